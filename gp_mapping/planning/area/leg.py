@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-__all__ = ["Leg", "angle_between", "angles_between", "measurements"]
+__all__ = ["Leg", "angle_between", "angles_between", "measurements", "signed_angles_between"]
 
 
 @dataclass(frozen=True)
@@ -49,9 +49,12 @@ def angles_between(a, b):
     Returns:
         rad; 0 where one of the two is NaN.
     """
-    return np.nan_to_num(
-        np.abs(np.remainder(np.asarray(b) - np.asarray(a) + np.pi, 2 * np.pi) - np.pi)
-    )
+    return np.abs(signed_angles_between(a, b))
+
+
+def signed_angles_between(a, b):
+    """Return the turns from headings a to b, −π … π, as `angles_between` does without the sign."""
+    return np.nan_to_num(np.remainder(np.asarray(b) - np.asarray(a) + np.pi, 2 * np.pi) - np.pi)
 
 
 def angle_between(a: float, b: float) -> float:

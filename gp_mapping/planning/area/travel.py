@@ -16,6 +16,7 @@ from scipy.spatial import cKDTree
 
 from gp_mapping.planning.area.graph import moves_between, nodes_of
 from gp_mapping.planning.area.leg import Leg, angles_between, measurements
+from gp_mapping.planning.area.string_pulling import pull
 from gp_mapping.planning.free_space import FreeSpace
 from gp_mapping.planning.worth.path_value import Visits
 
@@ -31,11 +32,6 @@ _LOOKS = 4  # points of a way for each spacing
 _ABOUT = 4  # places that a point is interpolated from
 _DETOUR = 1.5  # straight lines: length of a way up to which it is looked for first
 _SMOOTH = 3.0  # spacings: correlation length of the field that is interpolated
-
-# How many points ahead of a corner are tested for a line of sight, farther and farther.
-_AHEAD = np.round(1.6 ** np.arange(1, 40)).astype(int)
-# Parts into which the points between the last visible and the first hidden one are divided.
-_BETWEEN = 8
 
 
 class Travel:
@@ -183,6 +179,10 @@ class Travel:
     def nearest(self, xy) -> np.ndarray:
         """Return the place nearest to each of xy (N, 2) m: (N,)."""
         return self._places_tree.query(np.asarray(xy, dtype=np.float64).reshape(-1, 2))[1]
+
+    def nearest_nodes(self, xy: np.ndarray) -> np.ndarray:
+        """Return the node nearest to each of xy (N, 2) m, in plain view or not: (N,)."""
+        return self._tree.query(xy)[1]
 
     def distances(self, node: int, within: float = math.inf) -> np.ndarray:
         """Return the lengths of the shortest ways over the grid from a node to all nodes.
@@ -388,7 +388,7 @@ class Travel:
         kept: list[list[int]] = [[0] for _ in chains]
 
         # Each puller yields (point, points to look at) and is sent which of those are visible.
-        pullers = [_pull(len(chain), points) for chain, points in zip(chains, kept)]
+        pullers = [pull(len(chain), points) for chain, points in zip(chains, kept)]
         requests = {
             i: request
             for i, steps in enumerate(pullers)
@@ -439,18 +439,36 @@ class Travel:
         Returns:
             Places (N, k) and weights (N, k).
         """
+        index, solved = self._interpolated(x, slopes=False)
+        return index, solved[..., 0]
+
+    def interpolation_slopes_at(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return places and weights, as `interpolation_at`, and how the weights change with x.
+
+        Args:
+            x: (N, 2) m.
+
+        Returns:
+            Places (N, k), weights (N, k) and their derivatives by x (N, k, 2) 1/m.
+        """
+        index, solved = self._interpolated(x, slopes=True)
+        return index, solved[..., 0], solved[..., 1:]
+
+    def _interpolated(self, x: np.ndarray, slopes: bool) -> tuple[np.ndarray, np.ndarray]:
+        """Return places (N, k) around points (N, 2) m and their weights (N, k, 1), or (N, k, 3)."""
         count = self.neighbours
         away, index = self._places_tree.query(x, k=np.arange(1, count + 1))
 
-        gram = self.xy[index]
-        gram = np.square(gram[:, :, None] - gram[:, None]).sum(-1)
+        near = self.xy[index]
+        gram = np.square(near[:, :, None] - near[:, None]).sum(-1)
 
         width = 2.0 * (_SMOOTH * self.spacing) ** 2
+        to_point = np.exp(-(away**2) / width)[..., None]
+        if slopes:
+            towards = (2.0 / width) * (near - x[:, None]) * to_point
+            to_point = np.concatenate([to_point, towards], 2)
         # The jitter keeps nearly collinear places solvable.
-        weights = np.linalg.solve(
-            np.exp(-gram / width) + 1e-6 * np.eye(count), np.exp(-(away**2) / width)[..., None]
-        )
-        return index, weights[..., 0]
+        return index, np.linalg.solve(np.exp(-gram / width) + 1e-6 * np.eye(count), to_point)
 
     def visits(self, legs) -> tuple[Visits, np.ndarray, np.ndarray]:
         """Return what driving legs one after the other measures.
@@ -505,47 +523,6 @@ def _positions(lines: list[np.ndarray], line_of: np.ndarray, metres: np.ndarray)
     ends = np.cumsum(step)
     marks = ends[first][line_of] + metres
     return np.stack([np.interp(marks, ends, x[:, i]) for i in (0, 1)], 1)
-
-
-def _pull(count: int, kept: list[int]) -> Generator[tuple[int, np.ndarray], np.ndarray, None]:
-    """Select which of a way's points 0 … count − 1 to keep.
-
-    From each corner the farthest visible point is looked for among ever more distant ones, and then
-    between the last visible and the first hidden one: a few lines of sight instead of one to every
-    point ahead. Where none is visible the next point is taken.
-
-    Args:
-        count: number of points.
-        kept: of the points that stay; extended in place.
-
-    Yields:
-        (corner, points (n,) to look at from there); to be sent which of them are visible (n,) bool.
-    """
-    corner, last = 0, count - 1
-    while corner < last:
-        nearest_kept, first_hidden = corner + 1, last + 1
-
-        ahead = corner + _AHEAD
-        ahead = np.append(ahead[ahead < last], last)
-
-        while len(ahead):
-            visible = yield corner, ahead
-            if visible.any():
-                nearest_kept = max(nearest_kept, int(ahead[visible][-1]))
-            if (beyond := ahead[ahead > nearest_kept]).size:
-                first_hidden = int(beyond[0])
-
-            if nearest_kept >= last or first_hidden - nearest_kept <= 1:
-                break
-            if first_hidden - nearest_kept <= _BETWEEN:
-                ahead = np.arange(nearest_kept + 1, first_hidden)
-            else:
-                ahead = (
-                    np.linspace(nearest_kept, first_hidden, _BETWEEN + 1)[1:-1].round().astype(int)
-                )
-
-        corner = nearest_kept
-        kept.append(corner)
 
 
 def _coarser(travel: Travel, max_places: int) -> Travel:

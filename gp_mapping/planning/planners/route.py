@@ -9,6 +9,7 @@ from itertools import islice
 import numpy as np
 
 from gp_mapping.planning.planners.annealing import annealed
+from gp_mapping.planning.planners.bending import Bend, bent
 from gp_mapping.planning.planners.greedy import greedy
 from gp_mapping.planning.planners.lanes import (
     fitted,
@@ -27,6 +28,8 @@ _SOONEST = 2  # lanes that the first answer is one of: one for each direction
 _RATED = 1000  # places, of all seeds together that are rated between two slices
 _PATIENCE = 8  # batches without a better route after which the search ends
 _LOOKS = 2  # approximate routes that cost as much as one rated along its exact ways
+_PER_BEND = 4  # of the effort for one gradient of a route
+_BENDS = 40  # gradients at most
 # Mix up to which the final gain is searched for, and not traded for earlier gains.
 _LATE = 0.3
 _NEAR = 1.25  # ratio of variances left up to which one route leaves little more than another
@@ -94,6 +97,14 @@ def route(problem: Problem) -> Iterator[tuple[int, ...]]:
             routes = so_far
             yield seeds.best
         yield from seeds.answers(seeds.add_in_groups(routes))
+
+    # The old route was bent before.
+    start, share = seeds.top[0], _PER_BEND if problem.fresh or not old else 2 * _PER_BEND
+    bend = Bend()
+    for so_far in bent(problem, start, min(_BENDS, max(1, problem.effort // share))):
+        bend = so_far
+        yield seeds.best
+    seeds.add_bent(start, bend)
     yield seeds.best
 
 
@@ -118,6 +129,20 @@ class _Seeds:
         for first in range(0, len(routes), together):
             self.add(routes[first : first + together])
             yield
+
+    def add_bent(self, start: tuple[int, ...], bend: Bend) -> None:
+        """Add a bent route, rated by what it gains more than the one that it was bent from.
+
+        That is measured more densely than others are: half of what a bend gains lies between the
+        measurements of ordinary ratings.
+        """
+        if not bend.stops or bend.stops in self._known:
+            return
+        self.add([bend.stops])
+        end, rating = self._known[bend.stops]
+        more = bend.more / max(self.problem.value.total, 1e-300)
+        if end > -math.inf:
+            self._known[bend.stops] = end, rating + more - (end - self._known[start][0])
 
     def leave_no_more_than(self, routes: list[tuple[int, ...]]) -> None:
         """Allow only routes whose final gain is at least that of the best of these.
