@@ -58,13 +58,17 @@ class Bend(NamedTuple):
         stops: its nodes; none where there is none.
         more: what it gains more than the route that it was bent from, SI² times the weights' unit,
             both with measurements as dense as those by which it was bent.
+        more_of_old: the same of the old route.
     """
 
     stops: tuple[int, ...] = ()
     more: float = 0.0
+    more_of_old: float = 0.0
 
 
-def bent(problem: Problem, stops: Sequence[int], steps: int) -> Iterator[Bend]:
+def bent(
+    problem: Problem, stops: Sequence[int], steps: int, old: Sequence[int] = ()
+) -> Iterator[Bend]:
     """Yield an empty bend after each step of the search, and the bent route last.
 
     It is empty, too, where the route is too long for it: more than _MOST measurements are planned.
@@ -73,6 +77,7 @@ def bent(problem: Problem, stops: Sequence[int], steps: int) -> Iterator[Bend]:
         problem: the question.
         stops: nodes of the route, at least one.
         steps: gradients at most.
+        old: nodes of a route that the bent one is to be held against; none where there is none.
     """
     travel, drive = problem.travel, problem.drive(stops)
     step = math.inf if drive is None else max(_FINER * travel.step, drive.metres / _MOST)
@@ -103,12 +108,14 @@ def bent(problem: Problem, stops: Sequence[int], steps: int) -> Iterator[Bend]:
         line.move((1.0 - i / steps) * _FIRST * travel.spacing * towards)
         yield Bend()
 
+    def more(stops: Sequence[int]) -> float:
+        """Return what a route gains more than the one that was bent."""
+        if not stops:
+            return 0.0
+        return gain_of(_divided(problem.drive(stops).line, _PIECE * travel.spacing)).gain - gained
+
     found = line.stops()
-    if not found:
-        yield Bend()
-        return
-    through = _divided(problem.drive(found).line, _PIECE * travel.spacing)
-    yield Bend(found, gain_of(through).gain - gained)
+    yield Bend(found, more(found), more(old))
 
 
 class _Line:

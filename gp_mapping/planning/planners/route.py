@@ -39,6 +39,9 @@ _NEAR = 1.25  # ratio of variances left up to which one route leaves little more
 def route(problem: Problem) -> Iterator[tuple[int, ...]]:
     """Improve the best of several seeds; the result is no worse than any of them.
 
+    In the end it is bent as a whole. What that gains is judged by denser measurements than all
+    else, so by those of the seeds it may be worth a little less.
+
     Seeds are lanes, spirals, a greedy route and the old one. Where mostly the end counts, how soon
     a route gains decides only between routes that leave no more in the end than any lanes and the
     old route do. The old route stays unless the new one leaves less by the fraction problem.gain.
@@ -101,7 +104,7 @@ def route(problem: Problem) -> Iterator[tuple[int, ...]]:
     # The old route was bent before.
     start, share = seeds.top[0], _PER_BEND if problem.fresh or not old else 2 * _PER_BEND
     bend = Bend()
-    for so_far in bent(problem, start, min(_BENDS, max(1, problem.effort // share))):
+    for so_far in bent(problem, start, min(_BENDS, max(1, problem.effort // share)), old):
         bend = so_far
         yield seeds.best
     seeds.add_bent(start, bend)
@@ -134,15 +137,14 @@ class _Seeds:
         """Add a bent route, rated by what it gains more than the one that it was bent from.
 
         That is measured more densely than others are: half of what a bend gains lies between the
-        measurements of ordinary ratings.
+        measurements of ordinary ratings. So does what the old route gained when it was bent.
         """
-        if not bend.stops or bend.stops in self._known:
-            return
         self.add([bend.stops])
-        end, rating = self._known[bend.stops]
-        more = bend.more / max(self.problem.value.total, 1e-300)
-        if end > -math.inf:
-            self._known[bend.stops] = end, rating + more - (end - self._known[start][0])
+        start_end, total = self._known[start][0], max(self.problem.value.total, 1e-300)
+        for stops, more in {bend.stops: bend.more, self.old: bend.more_of_old}.items():
+            end, rating = self._known.get(stops, (-math.inf, -math.inf))
+            if more != 0.0 and end > -math.inf:
+                self._known[stops] = end, rating + more / total - (end - start_end)
 
     def leave_no_more_than(self, routes: list[tuple[int, ...]]) -> None:
         """Allow only routes whose final gain is at least that of the best of these.
