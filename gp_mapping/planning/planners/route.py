@@ -138,6 +138,10 @@ class _Seeds:
 
         That is measured more densely than others are: half of what a bend gains lies between the
         measurements of ordinary ratings. So does what the old route gained when it was bent.
+
+        Args:
+            start: the route (stops) that was bent, one that is known.
+            bend: what came of it.
         """
         self.add([bend.stops])
         start_end, total = self._known[start][0], max(self.problem.value.total, 1e-300)
