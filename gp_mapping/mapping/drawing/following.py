@@ -98,6 +98,11 @@ class Follower:
             lattice.mark_exact_stale(revision)
             return 0.0
 
+        # most drawings see no new sample: what is known is as of now
+        if budget is not None and self._moment == field.moment():
+            lattice.stale &= ~known | (lattice.doubt > _LIMIT)
+            return 0.0
+
         change = field.since(self._moment)
         if budget is None or change is None:
             return self._follow_all(lattice, field, revision, change, known)

@@ -281,7 +281,7 @@ class Renderer:
             if changed:  # all of the map: what was not followed is evaluated
                 lattice.mark_where(~self._follower.knows_now(lattice, field), revision)
         # with a budget all is followed, or has an estimate of its error
-        followed = self._follower.knows(lattice) if work else None
+        followed = self._follower.knows_now(lattice, field) if source is field else None
         for _ in range(_ROUNDS if seen and (not work or budget is None) else 0):
             if not self._spot_check(source, followed, noise_stddev, revision):
                 break

@@ -194,3 +194,20 @@ def test_few_points_are_evaluated_as_soon():
     measured(field, [2.0, 2.0], 60)
     assert follower.follow(lattice, field, 1, 0.5 * UT, None, torch.zeros((0, 2))) == 0.0
     assert lattice.stale[0, :90].all() and lattice.stale.sum() == 90
+
+
+def test_what_has_not_changed_is_not_looked_at():
+    """Most drawings of a live map see no new cell: they evaluate nothing, and what was known stays known."""
+    field, lattice, follower = surveyed()
+    lattice.doubt[3, :50], lattice.doubt[4, :50] = 1.5 * LIMIT, 0.5 * LIMIT
+    lattice.stale[3, :50] = lattice.stale[4:20] = True
+    counted = Counted(field)
+    assert not follower.follow(lattice, counted, 1, 0.5 * UT, 2000, torch.zeros((0, 2)))
+    assert not counted.followed and not counted.predicted and follower.knows(lattice).all()
+    # what is in doubt waits as before
+    assert lattice.stale[3, :50].all() and lattice.stale.sum() == 50
+
+    # what was never evaluated is not known of any moment, and waits, too
+    lattice.exact[10:12], lattice.stale[10:12] = 0, True
+    assert not follower.follow(lattice, counted, 1, 0.5 * UT, 2000, torch.zeros((0, 2)))
+    assert lattice.stale[10:12].all() and not counted.followed
