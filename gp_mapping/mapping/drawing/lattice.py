@@ -19,10 +19,9 @@ __all__ = ["Lattice", "flat", "points_needed"]
 
 _FRACTION = 12.0  # lattice points in a lengthscale
 # Of a kernel, signal over noise from which on more are needed, and the power of it with which they
-# grow: 2/(2ν + 1) of a Matérn; and how many times more they are at most.
+# grow: 2/(2ν + 1) of a Matérn.
 _QUIET = {"rbf": (22.0, 0.0), "matern32": (3.0, 0.5)}
 _QUIET_OTHERS = (22.0, 1.0 / 3.0)
-_FINEST = 3.0
 _HALO = 6  # lattice points beyond the window, so that the spline's ends are out of sight
 _KEEP = 12  # lattice points beyond a changed region that its spline coefficients reach
 _PROCESSOR = torch.device("cpu")
@@ -46,7 +45,7 @@ def points_needed(signal_stddev: float, noise_stddev: float, kernel: str) -> flo
     """
     quiet, power = _QUIET.get(kernel, _QUIET_OTHERS)
     ratio = max(signal_stddev / max(quiet * noise_stddev, 1e-300), 1.0)
-    return _FRACTION * min(ratio**power, _FINEST)
+    return _FRACTION * ratio**power
 
 
 def _near_boxes(ys: np.ndarray, xs: np.ndarray, boxes: np.ndarray, reach: float) -> np.ndarray:

@@ -319,7 +319,9 @@ class Renderer:
             Whether all of the window is to be drawn anew.
         """
         old = self._lattice
-        # another θ needs another pitch: a coarse lattice loses the field, a fine one time
+        # no finer than the cells; else another θ needs another pitch: a coarse lattice loses the
+        # field, a fine one time
+        fraction = min(fraction, length / self.window.resolution)
         wanted = length / fraction
         if old is None or not 0.9 < wanted / (old.length / old.fraction) < 1.5:
             prior = self._channels(field, field.prior())
@@ -334,6 +336,9 @@ class Renderer:
                 self._lattice.copy_nearest(old)
             return True
 
+        if old.direct:  # its points stay where they are, whatever the lengthscale
+            old.fraction *= length / old.length
+            old.length = length
         if moved:
             self._lattice = old.over_window(self.window)
         return moved

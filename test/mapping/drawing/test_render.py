@@ -97,6 +97,27 @@ def test_the_narrow_valley_of_the_variance_along_a_path_is_drawn(quiet, lanes, k
     assert drawn.points_drawn in (0, loud) or loud < drawn.points_drawn < 2.6 * loud
 
 
+@pytest.mark.parametrize(
+    "quiet, kernel", [(3000.0, "matern52"), (60.0, "matern32"), (200.0, "matern32")]
+)
+def test_the_valley_of_a_very_quiet_sensor_is_drawn_on_cells_as_fine(quiet, kernel):
+    """As an export shows it: no bound but the cells themselves stands before the points it takes."""
+    field, settings = surveyed(quiet, 0.5, kernel=kernel, resolution=0.005)
+    grid = Renderer(settings).render(field, ([0.0, 0.3], [0.5, 0.7]), 1.0 / quiet, 0)
+    mean, stddev = errors(grid, field)
+    assert mean.max() <= 0.02 and stddev.quantile(0.999) <= 0.02 and stddev.max() <= 0.03
+
+
+def test_cells_that_are_evaluated_themselves_are_not_evaluated_again_for_another_noise():
+    """No lattice is finer than the cells, whatever the noise asks for."""
+    field, settings = surveyed(20.0, 0.5, resolution=0.05)
+    drawn, box = Renderer(settings), ([0.0, 0.0], [1.0, 1.0])
+    drawn.render(field, box, 0.05, 0)
+    every = drawn.points_drawn
+    drawn.render(field, box, 0.0005, 1)
+    assert every == 400 and not drawn.points_drawn
+
+
 @pytest.mark.parametrize("origin", [(0.0, 0.0), (4e5 + 0.37, -1e6 + 0.123)])
 def test_drawing_what_changed_equals_drawing_all(origin):
     """A lawnmower, drawn every few seconds, through windows that grow; then a second pass across.
