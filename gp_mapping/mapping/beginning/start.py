@@ -19,7 +19,7 @@ import torch
 
 from gp_mapping.core.hyper.first_guess import first_guess
 from gp_mapping.core.types import Samples
-from gp_mapping.mapping.beginning.wild import first_weights, in_runs, weakened
+from gp_mapping.mapping.beginning.wild import UNLIKELY, first_weights, in_runs, weakened
 from gp_mapping.mapping.labels import fractions_above
 from gp_mapping.settings.mapping import AUTOMATIC, MapSettings, within_ranges
 
@@ -105,6 +105,7 @@ class Start:
             self.weakened = 0
             return
 
+        weights = self._unmasked(x, y, weights)
         agree = torch.zeros_like(weights, dtype=torch.bool)
         for _ in range(2):
             self._guess(weights == 1.0)
@@ -119,6 +120,27 @@ class Start:
                 break
         self.weakened = int((weights < 1.0).sum())
         self.cells = weakened(self.cells, weights, self.found[0].noise_stddev)
+
+    def _unmasked(self, x: torch.Tensor, y: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+        """Weights by starts that no suspect cell has a part in: (N,).
+
+        Several wild cells hide behind the noise that all of them together make. So starts are
+        found without the suspect ones, and suspects are looked for again, until no more are found.
+
+        Args:
+            x: places (N, D), m.
+            y: values (N, C), SI.
+            weights: by starts from all cells (N,).
+        """
+        for _ in range(_LOOKS):
+            suspect = weights < 1.0
+            self._guess(~suspect)
+            for _ in range(_LOOKS):
+                weights = first_weights(x, y, self.found[0], weights, UNLIKELY)
+            weights = torch.where(in_runs(weights < 1.0), 1.0, weights)
+            if not bool(((weights < 1.0) & ~suspect).any()):
+                break
+        return weights
 
     @property
     def _count(self) -> int:

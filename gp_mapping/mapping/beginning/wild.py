@@ -24,15 +24,20 @@ from gp_mapping.core.types import Samples
 from gp_mapping.mapping.scoring.change import student_weight
 from gp_mapping.settings.mapping import MapSettings
 
-__all__ = ["first_weights", "in_runs", "weakened"]
+__all__ = ["UNLIKELY", "first_weights", "in_runs", "weakened"]
 
 _SUSPECT, _FAR = 5.0, 12.0  # standard deviations at the first look, and at later ones
+UNLIKELY = 3.0  # standard deviations beyond which a cell has no part in starts beside wild ones
 _AGREE = 3  # in a row are no error, as of first values
 _LEVEL = 100.0  # variance of the unknown level, in that of the field
 
 
 def first_weights(
-    x: Tensor, y: Tensor, settings: MapSettings, before: Tensor | None = None
+    x: Tensor,
+    y: Tensor,
+    settings: MapSettings,
+    before: Tensor | None = None,
+    gate: float | None = None,
 ) -> Tensor:
     """Weight of each of the first cells but the newest, which nothing has confirmed: (N,).
 
@@ -41,7 +46,10 @@ def first_weights(
         y: values (N, C), SI.
         settings: with the starts that were found from them.
         before: weights (N,) with which they speak of each other; 1 if None.
+        gate: standard deviations beyond which a cell is weakened; None: five at the first look,
+            twelve at later ones.
     """
+    gate = gate or (_SUSPECT if before is None else _FAR)
     # the newest does not speak of the others either
     x, y, before = x[:-1], y[:-1], None if before is None else before[:-1]
     if not len(x):  # the map has refused all others
@@ -59,8 +67,7 @@ def first_weights(
     variance = precision.diagonal().reciprocal()
     residual = (precision @ about) * variance[:, None]
     squares = residual.square().mean(1) / (variance - counted + noise)
-    gate = (_FAR if before is not None else _SUSPECT) ** 2
-    weights = [student_weight(square, gate) for square in squares.tolist()]
+    weights = [student_weight(square, gate * gate) for square in squares.tolist()]
     return torch.tensor([*weights, 1.0], dtype=torch.float64)
 
 

@@ -123,8 +123,8 @@ class CellMap:
         return self.admission.first.waiting_samples + self._suspects.samples
 
     def is_settled(self) -> bool:
-        """Whether hyper-parameters are past their first steps, so that the map can judge cells."""
-        return self.scores.is_settled(self.map)
+        """Whether the map can judge cells by itself."""
+        return self.scores.can_judge(self.map)
 
     def lengthscale(self) -> float | None:
         """As the map has learned it, m; None before the first cell."""

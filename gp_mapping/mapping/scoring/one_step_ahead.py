@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from dataclasses import asdict, replace
+from statistics import median_low
 
 import numpy as np
 import torch
@@ -39,6 +40,9 @@ _REFIT = 20  # new scores after which the noise is fitted again
 _SETTLED = 60  # learning steps before surprises count
 _LARGEST = 9.0  # squared standardised error that the local scale counts: one surprise widens little
 _MOST_SURPRISING = 1e30  # squared standardised error beyond which a cell's weight does not fall
+_NEWEST = 32  # squared standardised errors of cells, whose median is usual
+_KNOWN = 16  # of them from which on it is known what is usual
+_MEDIAN_OF_SQUARE = 0.4549  # of a standard normal
 _CHANGES = 100  # newest changes kept for reports
 
 
@@ -84,6 +88,8 @@ class OneStepAhead:
         self._snapshots: deque = deque(maxlen=_SNAPSHOTS)
         # a snapshot's prediction of the cell that is scored now, for `detect_change`
         self._ahead: tuple[Snapshot, Prediction] | None = None
+        # squared standardised errors of the newest cells, as of `judge`
+        self._surprises: deque[float] = deque(maxlen=_NEWEST)
 
     def restart(self, settings: MapSettings) -> None:
         """Go on with the settings of a map that was made again with other starts.
@@ -462,18 +468,17 @@ class OneStepAhead:
     def judge(self, batch: Samples, field: FieldMap) -> Judged:
         """Compare a cell with the map's prediction; one that is far may be a gross error.
 
-        As a gross error its sensor variance grows, so that it weighs as student_weight has it. The
-        next cells decide whether it is one (suspects.py).
+        Far is beyond five standard deviations, by what is usual for the newest cells: a start that
+        is too smooth, or too quiet, makes no gross errors of the field. So the map need not have
+        learned for long. As a gross error the cell's sensor variance grows, so that it weighs as
+        student_weight has it. The next cells decide whether it is one (suspects.py).
 
         Args:
             batch: the cell.
             field: the map, which has not seen it.
         """
-        if (
-            not (self.settings.robust and self.settings.metric)
-            or not self.settings.cells
-            or not self.is_settled(field)
-        ):
+        s = self.settings
+        if not (s.robust and s.metric and s.cells and field.started):
             return Judged(batch, batch, None)
 
         # the map as it is right now, not an older posterior
@@ -483,13 +488,29 @@ class OneStepAhead:
 
         residual = batch.y - self._held(prediction)
         square = float(residual.square().mean()) / (float(prediction.variance.mean()) + noise)
-        weight = student_weight(min(square, _MOST_SURPRISING))
+        square = min(square, _MOST_SURPRISING)
+        judges, usual = self.can_judge(field), self._usual_surprise()
+        self._surprises.append(square)
+        if not judges:
+            return Judged(batch, batch, None)
+
+        weight = student_weight(square / usual)
         weakened = batch
         if weight < 1.0:
             # model noise + sensor variance / count is then noise / weight
             variance = batch.count * (noise / weight - model_noise)
             weakened = replace(batch, sensor_variance=variance)
         return Judged(batch, weakened, residual.mean(0).tolist())
+
+    def can_judge(self, field: FieldMap) -> bool:
+        """Whether cells are judged: the map has settled, or it is known what is usual."""
+        return len(self._surprises) >= _KNOWN or self.is_settled(field)
+
+    def _usual_surprise(self) -> float:
+        """Squared standardised error that is usual, by the median of the newest; at least 1."""
+        if len(self._surprises) < _KNOWN:
+            return 1.0
+        return max(1.0, median_low(self._surprises) / _MEDIAN_OF_SQUARE)
 
     def state_dict(self) -> dict:
         """Return scores, changes found, samples that wait for a score, and snapshots of the map."""
@@ -506,6 +527,7 @@ class OneStepAhead:
             "fresh": self._fresh,
             "widened": self._widened,
             "shape": list(self.shape),
+            "surprises": list(self._surprises),
             "picked": [
                 {"x": x, "y": y, "length": n, "heading": h, "rate": w}
                 for x, y, n, h, w in self._picked
@@ -538,6 +560,8 @@ class OneStepAhead:
         self.fitted, self._fresh = state["fitted"], int(state["fresh"])
         self._widened = float(state.get("widened", 1.0))
         self.shape = ErrorShape(*map(float, state.get("shape", ErrorShape())))
+        # absent in maps of a version that judged by what a map says alone
+        self._surprises.extend(map(float, state.get("surprises", [])))
         self.lag.load_state_dict(state["lag"])
         self._picked = [
             tuple(p[k] for k in ("x", "y", "length", "heading", "rate"))

@@ -56,6 +56,18 @@ def test_wild_cells_are_weakened_and_make_no_noise(seed, wild):
     assert weak == list(wild)
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_many_wild_cells_do_not_hide_one_another(seed):
+    """One of eight, large and small: the noise that the large ones make is not the field's."""
+    wild = [3, 11, 18, 26, 37, 44, 50, 59]
+    size = torch.tensor([60.0, -25.0, 50.0, 25.0, -60.0, 30.0, -50.0, 25.0])
+    clean, start = started(cells(seed)), started(cells(seed, wild, size))
+    joined = Samples.concatenate(start.cells)
+    weak = (joined.sensor_variance > (5.0 * MICRO) ** 2).nonzero()[:, 0].tolist()
+    assert weak == wild
+    assert 0.5 < start.resolved.noise_stddev / clean.resolved.noise_stddev < 2.0
+
+
 @pytest.mark.parametrize("seed", [2, 7])
 def test_narrow_sources_are_the_field(seed):
     """Dipoles .3 m below the sensor: some of their cells are suspect while starts are rough."""

@@ -190,6 +190,24 @@ def test_an_edge_of_the_field_is_no_gross_error_but_a_wild_cell_is():
     assert session.raw_count == 6 * 160 and session.cell_count == 193
 
 
+def test_samples_that_are_alone_in_their_cells_are_judged_before_the_map_has_learned():
+    """Each sample is a cell of its own; no look at starts comes that could mend it later."""
+    rng, x = np.random.default_rng(4), 0.17 * np.arange(70.0)
+    edge = 20 * UT * (x > 8.0)
+    values = 45 * UT + 6 * UT * np.sin(x) + edge + 0.3 * UT * rng.standard_normal(70)
+    wild = [32, 38, 39, 60]
+    values[wild] += np.array([50, -30, -40, 40]) * UT
+    given = {"learn_hyperparameters": True, "signal_stddev": 10 * UT, "lengthscale": 0.8}
+    session = MapSession(settings(**given))
+    session.taken = []
+    session.ingest(Samples(np.stack([x, 0 * x], 1), values[:, None], stamp=0.17 * np.arange(70.0)))
+    session.finish()
+    assert session.map.learning_steps < 60 and session.gross_errors == 0
+    cells = Samples.concatenate(session.taken, common=True)
+    weak = (cells.sensor_variance > (5 * UT) ** 2).nonzero()[:, 0].tolist()
+    assert weak == wild and session.report()["weakened_cells"] == 4
+
+
 def test_cells_that_wait_are_part_of_what_is_saved_and_of_the_map_in_the_end():
     """A spike before the last cells of a pass, or of the drive; a resume while it waits."""
     rng = np.random.default_rng(2)

@@ -303,3 +303,40 @@ def test_two_sessions_scores_are_joined_by_how_many_they_are():
     assert (
         none.fitted is None and none.white_variance == 0.0 and math.isfinite(none.variance(field))
     )
+
+
+def judged(scores, field, off, place=0.5):
+    """A cell that is so far off, judged."""
+    return scores.judge(batch([[place, 0.0]], off), field)
+
+
+def test_cells_are_judged_as_soon_as_it_is_known_what_is_usual(monkeypatch):
+    """By sixteen cells, where the map has not learned for long; a resume knows it as well."""
+    field, scores = begun()
+    monkeypatch.setattr(OneStepAhead, "is_settled", lambda *_: False)
+    for k in range(16):
+        assert not scores.can_judge(field)
+        wild = judged(scores, field, 40.0 if k % 8 == 7 else 0.2 * (-1) ** k)
+        assert not wild.is_suspect and wild.residual is None
+    again = OneStepAhead(scores.settings)
+    again.load_state_dict(scores.state_dict(), field)
+    for each in scores, again:
+        assert each.can_judge(field)
+        wild = judged(each, field, 3.0)
+        assert wild.is_suspect and wild.residual == pytest.approx([3.0], abs=0.3)
+        assert not judged(each, field, 0.5).is_suspect
+
+
+@pytest.mark.parametrize("settled", [False, True])
+def test_a_start_that_is_too_quiet_makes_no_gross_errors_of_the_field(monkeypatch, settled):
+    """Far is five times what is usual, and no less than five standard deviations of the map."""
+    field, scores = begun(noise_stddev=0.01)
+    monkeypatch.setattr(OneStepAhead, "is_settled", lambda *_: settled)
+    errors = np.random.default_rng(8).normal(0.0, 1.0, 80)
+    suspects = [judged(scores, field, off).is_suspect for off in errors]
+    assert not any(suspects[16:])
+    assert judged(scores, field, 9.0).is_suspect
+    quiet = begun()[1]
+    for _ in range(20):
+        judged(quiet, field, 0.0)
+    assert not judged(quiet, begun()[0], 0.5).is_suspect
