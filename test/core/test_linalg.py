@@ -29,7 +29,8 @@ from gp_mapping.errors import NumericalError
 
 def random_psd(n, rank, seed):
     w = torch.from_numpy(np.random.default_rng(seed).normal(size=(rank, n)))
-    return w.mT @ w
+    product = w.mT @ w
+    return 0.5 * (product + product.mT)  # to the last bit, as not every processor's product is
 
 
 def pivoted_cholesky(a, tolerance, rank):

@@ -20,6 +20,7 @@ class DeadAxes:
     In a block of measurements an axis is dead that does not change at all, while the second
     differences of another one are those of noise that exceeds the steps of its converter: such
     noise would change this one, too. A converter whose steps hide the noise holds still any axis.
+    Where two axes are 0, nothing is broken: a sensor of the strength alone, written into the third.
 
     Args:
         mapped: numbers of the axes on which the map depends.
@@ -54,6 +55,8 @@ class DeadAxes:
         step = np.where(change > 0.0, change, np.inf).min(1, keepdims=True)
         noisy = (np.abs(np.diff(blocks, 2, axis=1)) > _STEPS * step).mean(1) > _OFTEN  # (B, 3)
         dead = ~change.any(1) & noisy.any(1, keepdims=True)
+        # two axes at 0: the strength, written into the third
+        dead &= (~blocks.any(1)).sum(1, keepdims=True) != 2
         for axis in np.flatnonzero(dead.any(0)).tolist():
             self._value[axis] = blocks[dead[:, axis], 0, axis][-1]
         self._dead += _BLOCK * dead.sum(0)

@@ -149,6 +149,17 @@ class Decisions:
             plan, reason=f"{plan.reason}{way_home_remarks(plan, budget, discs)}{missing}"
         )
 
+    def is_spent(self, settings: NodeSettings) -> bool:
+        """Return whether what is left of the budget, from where the robot is, is too little.
+
+        Args:
+            settings: of the plan.
+        """
+        budget = self._spending.plannable(settings)
+        last, home = self._spending.last, budget.home
+        away = 0.0 if home is None or last is None else math.dist(last, home)
+        return is_spent(settings, budget, reserves_of(settings, budget, self._pace.mean), away)
+
     def begins_at_once(self, settings: NodeSettings, course: Course) -> bool:
         """Return whether the next plan is a first answer: the robot has nothing to drive.
 

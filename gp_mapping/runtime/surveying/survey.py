@@ -394,10 +394,14 @@ class Survey:
                 # It drove farther than was foreseen: the old plan still leads home.
                 plan, basis = replace(old.rest, first=False), old.basis
             else:
-                plan = self._decisions.homeward(self.settings, "the budget is spent")
+                spent = self._decisions.is_spent(self.settings)
+                why = "the budget is spent" if spent else "no plan fits the budget any more"
+                plan = self._decisions.homeward(self.settings, why)
                 if self._outdated(plan):
                     self._stale = True
                     return
+                if not spent:  # homewards, and another plan follows
+                    self._decisions.ending, self._stale = "", True
 
         self._decisions.made += 1
         self._retry_at = time.monotonic() + 2.0

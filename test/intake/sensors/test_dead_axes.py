@@ -82,3 +82,10 @@ def test_the_intake_says_it_and_loses_nothing():
         intake.add_measurement(field_message(0.1 * i, field))
     assert len(drain(intake)[0]) == N
     assert [w for w in intake.warnings if w.startswith(NAMED)]
+
+
+@pytest.mark.parametrize("one_by_one", [True, False])
+def test_a_sensor_of_the_strength_alone_is_none_with_broken_axes(one_by_one):
+    """It writes what it tells into one axis and leaves the others 0."""
+    assert notes_of(fields((0, 1)), one_by_one) == []
+    assert notes_of(fields((0, 1), 3e-6), one_by_one), "but at another number they are broken"

@@ -296,6 +296,15 @@ def test_what_was_said_in_another_frame_ends_with_it():
     assert not survey.rules.problem and len(survey.rules.now().region) == 1
 
 
+def begin_plans(robot, monkeypatch, count):
+    """Step until so many plans have begun from where the robot is."""
+    decisions, begun = robot.survey._decisions, []
+    begin = decisions._start
+    monkeypatch.setattr(decisions, "_start", lambda *a, **k: begun.append(1) or begin(*a, **k))
+    while len(begun) < count:
+        assert robot.survey.step(robot.session, (1.0, 1.0), robot.message, "map", robot.time)
+
+
 @pytest.mark.parametrize("blocked", [False, True])
 def test_an_old_plan_that_is_kept_is_still_one_of_its_own_ground(monkeypatch, blocked):
     """The robot drove too far for the new one. Where the old one leads through what is new, the way home is driven."""
@@ -316,16 +325,8 @@ def test_an_old_plan_that_is_kept_is_still_one_of_its_own_ground(monkeypatch, bl
         (x - away, y + away),
     ]
     assert survey.set_keep_out(square, "map", "map") == ""
-    begun, begin = [], survey._decisions._start
-
-    def noted(*args, **more):
-        begun.append(begin(*args, **more))
-        return begun[-1]
-
-    monkeypatch.setattr(survey._decisions, "_start", noted)
-    while len(begun) < (2 if blocked else 1):  # a first answer comes first, where it is withdrawn
-        assert survey.step(robot.session, (1.0, 1.0), robot.message, "map", robot.time)
-    count = 120 if blocked else 6
+    begin_plans(robot, monkeypatch, 2 if blocked else 1)  # a first answer first, if it is withdrawn
+    count = 120 if blocked else 4
     survey.record_drive(np.stack([1.0 + 0.05 * (np.arange(count) % 2), np.ones(count)], 1))
     robot.think()
     if blocked:
@@ -337,6 +338,24 @@ def test_an_old_plan_that_is_kept_is_still_one_of_its_own_ground(monkeypatch, bl
             survey.plan.nodes
             and survey._course.basis.ground == before != survey._questions.ground_count
         )
+
+
+def test_a_robot_that_drove_too_far_for_both_plans_gets_another_one(monkeypatch):
+    """It had stood, shaken by a third of a metre, and its survey ended with nearly all of the budget left."""
+    robot = Robot(
+        settings(plan_budget=9.0, plan_home="start", plan_slice=0.001), message=floor(wall=False)
+    )
+    survey = robot.survey
+    survey.start()
+    robot.think()
+    metres = survey.plan.metres
+    assert survey.set_keep_out([(4.4, 0.2), (4.6, 0.2), (4.6, 0.4), (4.4, 0.4)], "map", "map") == ""
+    begin_plans(robot, monkeypatch, 1)
+    shaken = 9.0 - metres + 0.05
+    survey.record_drive(np.array([[1.0, 1.0], [1.0 + 0.5 * shaken, 1.0], [1.0, 1.0]]))
+    robot.think()
+    assert survey.plan.nodes and survey.plan.metres <= survey.budget.metres < metres
+    assert not survey.plan.reason
 
 
 def test_pause_stop_and_start_again():
