@@ -78,8 +78,8 @@ def check_drivable(problem: Problem, found) -> None:
         assert driven + back <= budget.metres + 1e-9
 
 
-@pytest.mark.parametrize("first", range(0, 200, 20))
-def test_home_is_in_reach_in_two_hundred_random_maps(first):
+@pytest.mark.parametrize("first", range(0, 80, 20))
+def test_home_is_in_reach_in_eighty_random_maps(first):
     kinds = ("route", "lanes", "gain_per_metre", "integrated_variance")
     planned = 0
     for seed in range(first, first + 20):
@@ -111,19 +111,20 @@ def test_every_planner_drives_through_free_space_and_is_repeatable(kind):
 
 
 def test_time_with_turns_is_a_budget_of_its_own():
-    slow = problem_in(4, budget=Budget(seconds=60.0, speed=0.3, turn_rate=0.5))
+    slow = problem_in(4, effort=20, budget=Budget(seconds=60.0, speed=0.3, turn_rate=0.5))
     found = plan(slow, "route")
     headings = np.arctan2(*np.diff(found.line, axis=0).T[::-1])
     turned = np.abs(np.remainder(np.diff(headings) + np.pi, 2 * np.pi) - np.pi).sum()
     assert found.seconds == pytest.approx(found.metres / 0.3 + turned / 0.5, rel=1e-6)
     assert 45.0 < found.seconds <= 60.0 + 1e-9
-    quick = plan(problem_in(4, budget=Budget(seconds=60.0, speed=0.3, turn_rate=50.0)), "route")
+    at_once = replace(slow, budget=replace(slow.budget, turn_rate=50.0), _known={})
+    quick = plan(at_once, "route")
     assert quick.metres > found.metres
 
 
 @pytest.mark.parametrize("seed", [1, 5, 9, 13])
 def test_a_route_is_never_worse_than_its_seeds(seed):
-    problem = problem_in(seed, 60, 250, budget=Budget(20.0), effort=150)
+    problem = problem_in(seed, 60, 250, budget=Budget(20.0), effort=60)
     stops = plan(problem, "route").nodes
     *_, first = greedy(problem)
     seeds = [fitted(problem, lanes) for lanes in lane_routes(problem)] + [first]
@@ -161,7 +162,7 @@ def test_what_fits_is_what_can_be_driven_within_the_limit():
 
 
 def test_the_old_route_stays_unless_the_new_one_is_clearly_better():
-    problem = problem_in(2, budget=Budget(12.0), effort=200)
+    problem = problem_in(2, places=100, budget=Budget(12.0), effort=60)
     first = plan(problem, "route")
     again = plan(replace(problem, old=first.nodes, seed=7, _known={}), "route")
     assert again.nodes == first.nodes, "a plan that is hardly better is not worth a change of mind"
@@ -278,7 +279,7 @@ def test_permuting_places_changes_no_single_choice():
 
 
 def test_robots_that_share_plans_drive_apart():
-    problem = problem_in(0, 60, 250)
+    problem = problem_in(0, 60, 250, effort=20)
     starts = problem.travel.xy[[0, 1, 2]]
     problems = [replace(problem, position=x, budget=Budget(9.0), _known={}) for x in starts]
     together, alone = allot(problems), [plan(p, "route") for p in problems]

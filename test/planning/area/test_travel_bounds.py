@@ -67,7 +67,8 @@ def test_moves_join_all_nodes_in_reach_that_see_each_other(seed, most, radius):
     i, j = np.triu_indices(min(600, len(nodes)), 1)
     away = np.hypot(*(nodes[i] - nodes[j]).T)
     reach = (2.3 if side == 1 else 2.9 * side) * CELL
-    joined = (away < reach) & free.sees(nodes[i], nodes[j])
+    joined = away < reach
+    joined[joined] = free.sees(nodes[i[joined]], nodes[j[joined]])
     if side == 1:
         joined &= np.abs(away - 2 * CELL) > 1e-6
     np.testing.assert_allclose(graph[i, j], np.where(joined, away, 0.0))
