@@ -34,8 +34,8 @@ def survey():
     field = create_map(
         "dual_svgp", **SETTINGS | {"max_inducing": 150, "memory_size": 700, "tiles_in_memory": 12}
     )
-    for i in range(0, 900, 4):
-        field.update(lanes(4, i))
+    for i in range(0, 900, 10):
+        field.update(lanes(10, i))
     return field
 
 
