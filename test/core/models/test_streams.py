@@ -149,8 +149,8 @@ def test_the_oracle_in_the_same_streams():
             ) from error
 
 
-@pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_200_streams_in_float32(chunk):
+@pytest.mark.parametrize("chunk", range(CHUNKS // 2))
+def test_100_streams_in_float32(chunk):
     """No failure there either; how much is lost is in test_float32_and_float64_agree."""
     for seed in range(50 * chunk, 50 * chunk + 50):
         settings, batches, places, kinds = random_stream(seed)
@@ -167,7 +167,7 @@ def test_float32_and_float64_agree():
     variance within half a percent of the prior's. Positions are cast too: streams that jump 1e4 m are not promised.
     """
     worst, streams = [0.0, 0.0], 0
-    for seed in range(220):
+    for seed in range(130):
         settings, batches, places, kinds = random_stream(seed)
         if "jump" in kinds:
             continue
@@ -195,5 +195,5 @@ def test_float32_and_float64_agree():
             worst[1], float((rough.variance - exact.variance).abs().max()) / (500 * UT**2)
         )
         streams += 1
-    assert streams > 100 and worst[0] > 1e-9, "float32 did nothing"
+    assert streams > 50 and worst[0] > 1e-9, "float32 did nothing"
     assert worst[0] < 0.1 and worst[1] < 5e-3, worst
