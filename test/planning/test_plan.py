@@ -78,8 +78,8 @@ def check_drivable(problem: Problem, found) -> None:
         assert driven + back <= budget.metres + 1e-9
 
 
-@pytest.mark.parametrize("first", range(0, 80, 20))
-def test_home_is_in_reach_in_eighty_random_maps(first):
+@pytest.mark.parametrize("first", range(0, 200, 20))
+def test_home_is_in_reach_in_two_hundred_random_maps(first):
     kinds = ("route", "lanes", "gain_per_metre", "integrated_variance")
     planned = 0
     for seed in range(first, first + 20):
