@@ -70,7 +70,9 @@ def test_nothing_is_reported_where_nothing_is_wrong():
 
 
 def test_what_is_switched_off_is_called_assumed():
-    session = mapped(survey(Robot(delay=0.2), 2), learn_time_offset=False, heading_stddev=0.0)
+    session = mapped(
+        survey(Robot(delay=0.2), 2)[:2000], learn_time_offset=False, heading_stddev=0.0
+    )
     c = calibration_report(session.map)
     assert c.offset_assumed and c.turning_assumed and c.offset_in_use == 0.0
     assert "is assumed, not learned" in c.sentences()[0] and "assumed absent" in " ".join(
