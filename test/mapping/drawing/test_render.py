@@ -108,6 +108,17 @@ def test_the_valley_of_a_very_quiet_sensor_is_drawn_on_cells_as_fine(quiet, kern
     assert mean.max() <= 0.02 and stddev.quantile(0.999) <= 0.02 and stddev.max() <= 0.03
 
 
+@pytest.mark.parametrize("model", ["dual_svgp", "fitc"])
+def test_with_a_budget_new_samples_are_drawn_whether_or_not_a_map_tells_its_changes(model):
+    """fitc tells none: its moments were all alike, as of a map that had not changed."""
+    session = MapSession(MapSettings(model=model, **FIXED))
+    for part in (some := drive(rate=20.0))[:600], some[600:760]:
+        session.ingest(part)
+        session.render(budget=3000)
+    worst, _ = off(session.render(budget=3000), session)
+    assert worst < 0.05, "predictive standard deviations"
+
+
 def test_cells_that_are_evaluated_themselves_are_not_evaluated_again_for_another_noise():
     """No lattice is finer than the cells, whatever the noise asks for."""
     field, settings = surveyed(20.0, 0.5, resolution=0.05)

@@ -73,6 +73,13 @@ class _Moment:
     loads: int = 0
     forgot: float = 0.0
 
+    def __eq__(self, other: object) -> bool:
+        """Whether the map predicted the same: not known where a tile has no moment."""
+        if not isinstance(other, _Moment) or any(then is None for then in self.tiles.values()):
+            return False
+        own, others = ((m.layout, m.tiles, m.loads, m.forgot) for m in (self, other))
+        return own == others
+
 
 class TiledIncrements(Increments):
     """Changes of each tile, blended as predictions are.
