@@ -87,7 +87,7 @@ class Robot:
 
     def drive(self, metres: float) -> None:
         """Along the plan, a few centimetres at a time."""
-        rest = self.rest()
+        rest = self.rest() if len(self.survey.plan.line) else self.at[None]
         ends = np.concatenate([[0.0], np.cumsum(np.hypot(*np.diff(rest, axis=0).T))])
         marks = np.arange(0.03, min(metres, ends[-1]) + 0.03, 0.03).clip(max=ends[-1])
         x = np.stack([np.interp(marks, ends, rest[:, i]) for i in (0, 1)], 1)
