@@ -27,7 +27,7 @@ def lagging():
 
 def test_finds_the_delay_and_says_so(lagging):
     c = calibration_report(lagging[2].map)
-    assert abs(c.offset - 0.2) < 3 * c.offset_stddev, c  # one seed of three lies 2 off
+    assert abs(c.offset - 0.2) < 3 * c.offset_stddev, c  # which is some .015 s
     assert 0.0005 < c.offset_stddev < 0.02 and c.offset_stddev <= c.offset_stddev_free
     assert c.has_offset and not c.offset_assumed
     assert "lags the pose by 0.1" in c.sentences()[0] or "lags the pose by 0.2" in c.sentences()[0]

@@ -162,7 +162,7 @@ def test_what_fits_is_what_can_be_driven_within_the_limit():
 
 
 def test_the_old_route_stays_unless_the_new_one_is_clearly_better():
-    problem = problem_in(2, places=100, budget=Budget(12.0), effort=60)
+    problem = problem_in(2, budget=Budget(12.0), effort=200)
     first = plan(problem, "route")
     again = plan(replace(problem, old=first.nodes, seed=7, _known={}), "route")
     assert again.nodes == first.nodes, "a plan that is hardly better is not worth a change of mind"

@@ -260,6 +260,20 @@ def test_where_nearly_all_is_dropped_for_one_reason_that_is_said_first(reason, f
         assert most == (first and came == 200), said
 
 
+@pytest.mark.parametrize("dropped", [99, 100])
+def test_of_many_sources_one_is_chosen_and_nobody_is_told_that_the_others_are_dropped(dropped):
+    """As long as what is chosen comes, too."""
+    health = Health(2.0)
+    for came, left_out in ((100, 0), (200, dropped)):
+        status = status_of(
+            received={"rssi": came},
+            drops={"not_chosen": left_out},
+            explanations={"not_chosen": "look at it"},
+        )
+        said = areas_of(health, status=status)["input"].message
+    assert ("dropped as not_chosen: look at it" in said) == (dropped == 100)
+
+
 def test_failures_of_the_worker_are_errors():
     health, status = Health(2.0), status_of(counts={"error_update": 1})
     area = areas_of(health, status=status)["map"]

@@ -32,9 +32,9 @@ def survey(bias=1.0):
     return batches
 
 
-def build(**settings):
+def build(model="dual_svgp", **settings):
     given = {"bias_stddev": BIAS * UT, "learn_bias": False}
-    return create_map("dual_svgp", **(SETTINGS | SMALL | given | settings))
+    return create_map(model, **(SETTINGS | SMALL | given | settings))
 
 
 def driven(field, batches, size=20):
@@ -84,6 +84,20 @@ def test_a_tile_tells_nothing_that_it_has_not_found_out(tiles):
     for key, tile in tiles.tiles.items():
         if tile.evidence is not None:
             assert float(tile.evidence.precision.sum(1).abs().max()) < 1e-9, key
+
+
+def test_tiles_of_two_sets_of_inputs_tell_what_those_of_one_tell(tiles):
+    """The same inputs, of which half are orthogonal: evidence is of all of D."""
+    half = SMALL["max_inducing"] // 2
+    sizes = {"max_inducing": half, "max_orthogonal": half, "tiles_in_memory": 9}
+    both, told = driven(build("solve_gp", **sizes), survey()), 0
+    for key, tile in both.tiles.items():
+        if tile.evidence is not None and tile.map.samples == tiles.tiles[key].map.samples:
+            expected = tiles.tiles[key].evidence
+            assert torch.allclose(tile.evidence.precision, expected.precision, rtol=1e-6)
+            assert torch.allclose(tile.evidence.linear, expected.linear, rtol=1e-6)
+            told += 1
+    assert told
 
 
 def test_samples_of_halos_count_once(tiles):
