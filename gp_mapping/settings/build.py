@@ -127,17 +127,23 @@ def parse_assignment(text: str) -> tuple[str, object]:
     """Parse key=value.
 
     Returns:
-        The name, and the value as YAML reads it (true, 3, 0.5, word).
+        The name, and the value as YAML reads it (true, 3, 0.5, word); of a setting that is a text,
+        what is no text to YAML (%, 1) as it is written.
 
     Raises:
         ParameterFileError: there is no `=` or no name, or the value is not YAML.
     """
-    name, equals, value = text.partition("=")
-    if not equals or not name.strip():
+    name, equals, value = (part.strip() for part in text.partition("="))
+    if not equals or not name:
         raise ParameterFileError(f"{text!r}: expected key=value, for example lengthscale=0.5")
+    is_text = name in KNOWN and isinstance(KNOWN[name].default, str)
     try:
-        return name.strip(), _yaml(value) if value.strip() else ""
+        read = _yaml(value) if value else ""
+        # a list is one of names
+        return name, value if is_text and not isinstance(read, str | list) else read
     except ParameterFileError as error:
+        if is_text:
+            return name, value
         raise ParameterFileError(
             f"{one_line(text, 200)!r}: the value is not YAML ({error})"
         ) from error

@@ -140,6 +140,12 @@ def test_wrong_values_are_named(values, expected):
         ("cells=false", ("cells", False)),
         ("field_unit=nT", ("field_unit", "nT")),
         ("odometry_frame=", ("odometry_frame", "")),
+        # of a text, what is none to YAML: soil moisture in % was refused as "not YAML"
+        ("field_unit=%", ("field_unit", "%")),
+        ("field_unit=1", ("field_unit", "1")),
+        ("field_unit='1'", ("field_unit", "1")),
+        ("value_field = a: b", ("value_field", "a: b")),
+        ("merge_from=[robot1, robot2]", ("merge_from", ["robot1", "robot2"])),
     ],
 )
 def test_assignments(text, expected):
