@@ -196,6 +196,8 @@ class Streams:
         apart = apart or self._lead.notes(self._lateness.seconds)
         apart = apart or self._lateness.note(self._settings.max_wait)
         apart = [*apart, *forgotten_notes(self._track.buffer)]
+        if self._drops[DropReason.POSE_GAP]:
+            apart += self._track.restarts.seldom_notes(self._settings.max_pose_gap)
         return [*apart, *self._field_order.note("measurements"), *self._pose_order.note("poses")]
 
     def forget_steps(self) -> None:

@@ -101,6 +101,7 @@ class CellAverager:
         longest: what it was to begin with, m.
         open: columns, `count`, `stride` and `reach` of the open cell; None where none is.
         gross: raw samples that were left out as gross errors.
+        newest_gross: of these the newest: value, SI, of vectors their length, and stamp, s.
         white: spread of raw samples without the field's own change, measured.
         steps: spread of successive samples, the field's change in it.
     """
@@ -121,6 +122,7 @@ class CellAverager:
         # place and stamp of the sample before the open cell
         self._before: tuple[list[float], float] | None = None
         self.white, self.steps, self.gross = Spread(robust), Spread(robust), 0
+        self.newest_gross: tuple[float, float] | None = None
         self._rounding, self._recent = Rounding(), WhiteAverage(robust)
         # the newest good values, and stamps, of the cells before in this pass: they judge the next
         self._tail: list[tuple[list[float], float]] = []
@@ -281,6 +283,10 @@ class CellAverager:
             np.array(cell[name]) if None not in cell[name] else None for name in _COLUMNS
         )
         rows, first, last = len(y), x[0], x[-1]
+        if wild:
+            row = max(wild)
+            value = float(y[row, 0]) if y.shape[1] == 1 else float(np.linalg.norm(y[row]))
+            self.newest_gross = value, float(stamps[row])
         began, elapsed = cell["t"][0], cell["t"][-1] - cell["t"][0]
         if len(wild) == rows:
             self.gross += cell["count"]

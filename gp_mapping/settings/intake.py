@@ -251,8 +251,8 @@ class IntakeSettings:
 
         if self.min_value > self.max_value:
             raise ValueError(
-                f"min_value: {self.min_value!r} is above max_value {self.max_value!r}; exchange them, or "
-                "write 0 for both to have the sensor's own range"
+                f"min_value: {self.min_value!r} is above max_value {self.max_value!r}; write both, "
+                "the lower one as min_value, or 0 for both to have the sensor's own range"
             )
 
         if self.value_field and self.sensor != "scalar":

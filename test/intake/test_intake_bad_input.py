@@ -203,6 +203,26 @@ def test_no_measurement_is_placed_in_a_gap_of_the_odometry():
     assert intake.drops.as_dict() == {"pose_gap": 49} and len(rows) == 101
 
 
+@pytest.mark.parametrize("step, said", [(20, ["2.0"]), (15, ["1.5"]), (9, [])])
+def test_poses_that_come_too_seldom_are_said_with_the_gap_that_takes_them(step, said):
+    """A localiser of 1 Hz: all was dropped as pose_gap, and nothing said by which number it is mended."""
+    fields, poses = drive(seconds=6.0)
+    intake = Intake()
+    feed(intake, by_stamp(fields, poses[::step]))
+    drain(intake)
+    written = [
+        text.partition("write max_pose_gap: ")[2].split()[0]
+        for text in intake.warnings
+        if text.startswith(f"poses come {step / 20.0:g} s apart and more")
+    ]
+    assert written == said and bool(intake.drops.as_dict().get("pose_gap")) == bool(said)
+
+    if said:
+        intake = Intake(IntakeSettings(max_pose_gap=float(said[0])))
+        feed(intake, by_stamp(fields, poses[::step]))
+        assert len(drain(intake)[0]) > 200 and intake.warnings == []
+
+
 def test_a_full_queue_pushes_out_the_oldest():
     fields, poses = drive()
     intake = Intake(IntakeSettings(queue_size=10, max_wait=100.0))

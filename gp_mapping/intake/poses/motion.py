@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections import deque
 
 import numpy as np
 
 from gp_mapping.core.types import Samples
 from gp_mapping.intake.poses.floors import FLAT, Floors
+from gp_mapping.intake.poses.leaps import PoseLeaps
 
 __all__ = ["Motion"]
 
@@ -17,9 +17,6 @@ _PATIENCE = 10.0  # s after which a robot that has never moved is spoken of
 _STEP = 0.5  # s, over which a speed is taken: over less, poses that tremble are fast
 _DEGREES = 1e-6  # that somebody has moved: a tenth of a metre
 _FASTEST = 60.0  # m/s; what maps moves slower
-# A step is a leap where a robot would start and stop with more than this, m/s², and those before
-# and after it are a fifth as fast: what is fast for longer drives, and a glitch comes back.
-_HARDEST, _ISOLATED = 20.0, 5.0
 _OFTEN = 3  # speeds, or heights, beyond; a single glitch of a localiser is no unit
 # a map is flat: heights that differ by more than FLAT, and by more of the extent, are no ground
 _STEEP = 0.15
@@ -35,12 +32,13 @@ class Motion:
     def __init__(self) -> None:
         self._low, self._high = np.full(2, np.inf), np.full(2, -np.inf)
         self._first = self._newest = math.nan  # stamps, s
-        self._then: tuple[float, np.ndarray] | None = None  # stamp and place of the last step
+        self._then: float | None = None  # stamp at which this step began, s
+        self._place = np.zeros(2)  # where it began
         self._fast = 0
         self.fastest = 0.0
-        self._leaps = 0
-        self._farthest = 0.0, 0.0, 0.0  # leap: m, s that it took, stamp (s)
-        self._steps: deque[tuple[float, float, float]] = deque(maxlen=3)  # the newest, as a leap
+        self._away = 0.0  # how far places of this step lie from its beginning, at most, m
+        self._farthest: np.ndarray | None = None  # the one that does
+        self._leaps = PoseLeaps()
         self._floors = Floors()
         # the _OFTEN lowest and highest heights, m
         self._lowest: list[float] = []
@@ -64,35 +62,45 @@ class Motion:
         at = 0
         while at < len(stamps):
             stamp = float(stamps[at])
-            if self._then is not None and stamp >= self._then[0] + _STEP:
-                self._note(math.dist(x[at], self._then[1]), stamp - self._then[0], stamp)
-                self._then = stamp, x[at]
-                self._note_height(x[at], float(heights[at]))
-            elif self._then is None or stamp < self._then[0]:
-                self._then = stamp, x[at]
-                self._note_height(x[at], float(heights[at]))
+            then = self._then
+            if then is not None and stamp >= then + _STEP:
+                self._note(x[at] - self._place, stamp - then, stamp)
+            if then is None or not then <= stamp < then + _STEP:
+                self._begin_step(stamp, x[at], float(heights[at]))
+                then = stamp
             # at least one: of a very large stamp the next half second is no number of its own
-            at += max(1, int(np.searchsorted(stamps[at:], self._then[0] + _STEP)))
+            end = at + max(1, int(np.searchsorted(stamps[at:], then + _STEP)))
+            self._look_aside(x[at:end])
+            at = end
 
     def forget_leaps(self) -> None:
         """Forget that poses have leapt: another map begins."""
-        self._leaps, self._farthest = 0, (0.0, 0.0, 0.0)
+        self._leaps.forget()
 
-    def _note(self, metres: float, seconds: float, stamp: float) -> None:
+    def _begin_step(self, stamp: float, place: np.ndarray, height: float) -> None:
+        """Begin a step at a stamp (s)."""
+        self._then, self._place = stamp, place
+        self._away, self._farthest = 0.0, None
+        self._note_height(place, height)
+
+    def _look_aside(self, places: np.ndarray) -> None:
+        """Take in places on the way of this step, (n, 2)."""
+        away = np.hypot(*(places - self._place).T)
+        i = int(np.argmax(away))
+        if away[i] > self._away:
+            self._away, self._farthest = float(away[i]), places[i]
+
+    def _note(self, way: np.ndarray, seconds: float, stamp: float) -> None:
         """Take in a step that ends at a stamp (s)."""
-        self._fast += metres / seconds > _FASTEST
-        self.fastest = max(self.fastest, metres / seconds)
+        speed = float(np.hypot(*way)) / seconds
+        self._fast += speed > _FASTEST
+        self.fastest = max(self.fastest, speed)
 
-        self._steps.append((metres, seconds, stamp))
-        if len(self._steps) < 3:
-            return
-        before, step, after = self._steps
-        speed = step[0] / step[1]
-        if 4.0 * speed / step[1] > _HARDEST and all(
-            _ISOLATED * one[0] / one[1] < speed for one in (before, after)
-        ):
-            self._leaps += 1
-            self._farthest = max(self._farthest, step)
+        aside = 0.0
+        if self._farthest is not None:
+            along = float((self._farthest - self._place) @ way) / max(float(way @ way), 1e-12)
+            aside = math.dist(self._farthest, self._place + min(max(along, 0.0), 1.0) * way)
+        self._leaps.note(way, seconds, stamp, aside)
 
     def _note_height(self, place: np.ndarray, height: float) -> None:
         """Take in a height, m, and where it is."""
@@ -146,12 +154,4 @@ class Motion:
             return [
                 f"poses move at {self.fastest:.3g} m/s: are they metres, and of one robot?{hint}"
             ]
-        if self._leaps:
-            metres, took, stamp = self._farthest
-            times = "once" if self._leaps == 1 else f"{self._leaps} times"
-            return [
-                f"poses leap {times}, at stamp {stamp:.1f} by {metres:.3g} m in {took:.2g} s, and stay there: has an "
-                "odometry begun again, or a localiser corrected itself? What was mapped before lies that far beside "
-                "what comes: begin a new map, or take the poses of a localiser"
-            ]
-        return []
+        return self._leaps.notes(max_speed)

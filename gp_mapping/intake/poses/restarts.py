@@ -28,6 +28,22 @@ class Restarts:
         self._count = 0
         self._first = 0.0, 0.0, 0.0  # stamp (s), silence before it (s), way to it (m)
 
+    def seldom_notes(self, max_pose_gap: float) -> list[str]:
+        """Say by what poses can be interpolated of which no two are near enough, in a sentence.
+
+        Args:
+            max_pose_gap: as in IntakeSettings.
+        """
+        period = 1e-9 * self._shortest
+        if not max_pose_gap < period < math.inf:
+            return []
+        enough = math.ceil(20.0 * period) / 10.0
+        return [
+            f"poses come {period:.3g} s apart and more, and no measurement is placed between poses further apart than "
+            f"max_pose_gap ({max_pose_gap:g} s): write max_pose_gap: {enough:.1f} where the robot drives straight on "
+            "for so long, or record a source of poses that come more often"
+        ]
+
     def forget(self) -> None:
         """Forget what was found: the map is empty."""
         self._count = 0

@@ -12,6 +12,7 @@ import numpy as np
 from gp_mapping.intake.columns import Columns, Readings
 from gp_mapping.intake.drops import DropReason
 from gp_mapping.intake.messages import Reading
+from gp_mapping.intake.sensors.absent_axes import AbsentAxes
 from gp_mapping.intake.sensors.dead_axes import DeadAxes
 from gp_mapping.intake.sensors.other_unit import OtherUnit
 from gp_mapping.settings.intake import IntakeSettings
@@ -92,11 +93,12 @@ class MagneticField:
         self._corrected = bool(self._hard.any()) or not np.array_equal(self._soft, np.eye(3))
         self._limit, self._beyond = settings.max_field, OtherUnit()
         self._dead = _watch(settings, self._corrected)
+        self._absent = AbsentAxes(settings.field_component)
 
     @property
     def notes(self) -> list[str]:
         """Measurements beyond the range, and axes that tell nothing, in sentences."""
-        return [*self._beyond.notes(self._limit), *self._dead.notes]
+        return [*self._beyond.notes(self._limit), *self._absent.notes, *self._dead.notes]
 
     def read(self, msg, stamp: int) -> Reading | DropReason:
         """Read a message as a Reading, or say why it cannot be used.
@@ -161,6 +163,7 @@ class MagneticField:
         needed = field if mixes or self._axis is None else (field[self._axis],)
 
         if not all(map(math.isfinite, needed)):
+            self._absent.add(field)
             return DropReason.NOT_FINITE
 
         x, y, z = field if mixes else (*needed, 0.0, 0.0)

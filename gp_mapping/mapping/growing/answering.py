@@ -20,6 +20,7 @@ from gp_mapping.mapping.drift.watch import DriftWatch
 from gp_mapping.mapping.gathering import Gathering
 from gp_mapping.mapping.growing.cell_map import CellMap
 from gp_mapping.mapping.motion.path import Path
+from gp_mapping.mapping.notes.gross import gross_errors_note
 from gp_mapping.mapping.notes.settings import refusal_note
 from gp_mapping.mapping.repeated.recurring import Recurring
 from gp_mapping.mapping.response.response import Response
@@ -228,6 +229,13 @@ class Answering(ABC):
         return [
             *refusal_note(self.refused, self.left_out, self.last_refusal),
             *self.beginning_notes,
+            *gross_errors_note(
+                self.cells.gross,
+                self.raw_count,
+                self.cells.newest_gross,
+                self.settings.field_scale,
+                self.settings.field_unit,
+            ),
             *self.gathered.notes,
         ]
 

@@ -142,13 +142,33 @@ def test_an_odometry_that_begins_again_is_said_with_stamp_and_size():
 @pytest.mark.parametrize(
     "shift_of",
     [
-        lambda t: 4.0 * (12.0 <= t < 12.4),  # a glitch that comes back
         lambda t: 0.5 * (t >= 12.0),  # a localiser that corrects itself a little
+        lambda t: 0.4 * (12.0 <= t < 12.4),
         lambda t: min(max(0.0, t - 10.0), 3.0) ** 2 * 2.0,  # 4 m/s² up to 12 m/s
+        lambda t: np.sin(40.0 * t),  # a localiser that trembles
     ],
 )
-def test_what_comes_back_or_can_be_driven_is_no_leap(shift_of):
+def test_what_can_be_driven_or_only_trembles_is_no_leap(shift_of):
     assert said_of_leaps(shift_of) == []
+
+
+@pytest.mark.parametrize("away", [0.2, 0.45, 0.6, 1.0, 3.0, 8.0])
+def test_a_localiser_that_leaps_away_and_back_is_said_with_count_and_size(away):
+    """Of short ones nothing was said, of longer ones that they stay."""
+    at = (4.03, 14.11, 25.17)
+    (text,) = said_of_leaps(lambda t: 3.0 * any(s <= t < s + away for s in at), seconds=40.0)
+    assert text.startswith("poses leap away and come back 3 times, at worst by 3"), text
+    assert "max_speed, above the 0.5 m/s that the robot drives, drops such poses" in text
+    shift_of = lambda t: 3.0 * any(s <= t < s + away for s in at)  # noqa: E731
+    assert away > 2.0 or said_of_leaps(shift_of, seconds=40.0, max_speed=1.0) == []
+
+
+def test_a_leap_that_stays_is_told_apart_from_those_that_come_back():
+    there, back = said_of_leaps(
+        lambda t: 3.0 * (5.0 <= t < 5.7) + 4.0 * (t >= 12.0) - 2.5 * (15.1 <= t < 15.3)
+    )
+    assert there.startswith("poses leap once, at stamp 112.") and "stay there" in there
+    assert back.startswith("poses leap away and come back 2 times, at worst by 3.0")
 
 
 def test_a_slow_sensor_on_a_robot_that_stops_and_goes_sees_no_leaps():

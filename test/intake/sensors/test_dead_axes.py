@@ -7,6 +7,7 @@ from scipy.spatial.transform import Rotation
 
 from gp_mapping.intake import Intake
 from gp_mapping.intake.columns import Columns
+from gp_mapping.intake.drops import DropReason
 from gp_mapping.intake.sensors.magnetic import MagneticField
 from gp_mapping.settings.intake import IntakeSettings
 
@@ -89,3 +90,49 @@ def test_a_sensor_of_the_strength_alone_is_none_with_broken_axes(one_by_one):
     """It writes what it tells into one axis and leaves the others 0."""
     assert notes_of(fields((0, 1)), one_by_one) == []
     assert notes_of(fields((0, 1), 3e-6), one_by_one), "but at another number they are broken"
+
+
+@pytest.mark.parametrize("one_by_one", [True, False])
+@pytest.mark.parametrize(
+    ("axes", "settings", "said"),
+    [
+        ((1,), {}, "axis y is NaN (not measured), and field_component: norm does not"),
+        ((0, 1), {}, "axes x and y are NaN (not measured), and field_component: norm does"),
+        (
+            (2,),
+            {"field_component": "x"},
+            "axis z is NaN (not measured), and field_component: x does",
+        ),
+    ],
+)
+def test_an_axis_that_is_not_measured_is_named_with_what_can_be_mapped(
+    one_by_one, axes, settings, said
+):
+    """All was dropped as not_finite, and nothing said which axis it was."""
+    adaptor = MagneticField(IntakeSettings(**settings))
+    field = fields(axes, np.nan)[:20]
+    if one_by_one:
+        reasons = [adaptor.read(field_message(0.0, each), 0) for each in field]
+    else:
+        names = [(f"magnetic_field.{a}", float) for a in "xyz"]
+        rows = np.zeros(20, [*names, ("magnetic_field_covariance", float, 9)])
+        for k, a in enumerate("xyz"):
+            rows[f"magnetic_field.{a}"] = field[:, k]
+        reasons = list(adaptor.read_columns(Columns(rows, {})).refused.values())
+    assert {reason.value for reason in reasons} == {"not_finite"} and len(reasons) == 20
+    (note,) = adaptor.notes
+    assert note.startswith(f"the magnetometer's {said}")
+
+    if 2 not in axes:
+        assert "field_component: z with rotate_field: false" in note
+        remedied = MagneticField(IntakeSettings(field_component="z", rotate_field=False))
+        assert not isinstance(remedied.read(field_message(0.0, field[0]), 0), DropReason)
+    else:
+        assert "have its driver write 0 there: field_component: x or y" in note
+
+
+def test_single_messages_without_an_axis_are_a_glitch():
+    adaptor = MagneticField(IntakeSettings())
+    for each in fields((1,), np.nan)[:9]:
+        adaptor.read(field_message(0.0, each), 0)
+    assert adaptor.notes == []
