@@ -374,6 +374,36 @@ def test_a_change_of_everything_is_drawn():
     assert session.report()["learning_steps"] > 0
 
 
+@pytest.mark.parametrize(
+    "model, budget", [("dual_svgp", None), ("dual_svgp", 10**6), ("exact", None), ("wiski", 10**6)]
+)
+def test_a_map_that_changes_where_no_sample_is_is_drawn_anew(model, budget):
+    """Nothing but its epoch tells; what has not changed is not evaluated again."""
+    field, settings = surveyed(20.0, 0.5, model=model, resolution=0.05, tiles=False)
+    drawn, box = Renderer(settings), ([0.0, 0.0], [1.0, 1.0])
+    grid = drawn.render(field, box, 0.05, 0, budget)
+    assert drawn.points_drawn > 100
+    drawn.render(field, box, 0.05, 1, budget)
+    assert drawn.points_drawn == 0
+
+    for revision, change in enumerate(
+        (
+            lambda: field.forget(0.1),
+            lambda: field.adopt(replace(field.theta, noise_stddev=2.0 * field.theta.noise_stddev)),
+        ),
+        2,
+    ):
+        before = grid
+        change()
+        while field.drawable(1.0)[2] < field.epoch:  # a solution that is made ahead has it
+            pass
+        grid = drawn.render(field, box, 0.05, revision, budget)
+        fresh = Renderer(settings).render(field, box, 0.05, revision, budget)
+        torch.testing.assert_close(grid.mean, fresh.mean)
+        torch.testing.assert_close(grid.stddev, fresh.stddev)
+        assert float((before.stddev / fresh.stddev - 1).abs().max()) > 0.1
+
+
 def followed(budget=None, **settings):
     """Two passes over a room, drawn after each few cells; yields grid, session and how many points were asked for."""
     session = MapSession(
