@@ -103,6 +103,8 @@ def test_no_passes_no_constants():
     field = create_map("dual_svgp", **SETTINGS)
     field.update(samples(X, Y))
     assert field.posterior.biases() == [] and field.posterior.bias_evidence() is None
+    numbers, mean, covariance = field.posterior.bias_posterior()
+    assert numbers == () and mean.shape == (0, 1) and covariance.shape == (0, 0)
 
 
 @pytest.mark.parametrize(

@@ -76,3 +76,14 @@ def test_what_is_wild_without_the_last_one_is_told_as_well():
     y = noisy(3)
     y[-2:] += 60.0
     assert wild_samples(y[:, None].tolist(), np.arange(float(N)).tolist(), 1.0) == (set(), {N - 2})
+
+
+def test_a_walk_goes_farther_in_the_time_that_errors_take():
+    """Of n steps in one the variance is n times as large: 9 standard deviations are wild in one, not in two."""
+    quiet = np.zeros(N)
+    quiet[-1] = 9.0
+    assert wild(quiet) == {N - 1}
+    for errors in ([1e3], [1e3, -1e3]):
+        between = quiet.copy()
+        between[-1 - len(errors) : -1] = errors
+        assert wild(between) == {*range(N - 1 - len(errors), N - 1)}

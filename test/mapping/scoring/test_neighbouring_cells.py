@@ -67,6 +67,24 @@ def test_the_noise_is_told_whatever_the_slope():
         )
 
 
+def test_what_is_told_is_the_mean_square_less_its_own_standard_deviation():
+    """Of noise alone on even steps: a mean of n squares e² that overlap varies by 35/9 σ⁴/n, as drawn here."""
+    white = np.random.default_rng(0).standard_normal((2000, 102))
+    e = white[:, 1:-1] - 0.5 * (white[:, :-2] + white[:, 2:])
+    varies = 100 * (e**2 / 1.5).mean(1).var()
+    assert varies == pytest.approx(35.0 / 9.0, rel=0.1)
+
+    alike = 0
+    for seed in range(4):
+        cells = told(way(304, 0.3), noisy(np.zeros(304), seed))
+        cells.find("matern52", 50.0, 1e-6)
+        mean, n = float(rows(cells)[:, 0].mean()), cells.count
+        less = mean * (1.0 - math.sqrt(varies / n))
+        assert cells.variance < 1.01 * less  # and less, where what is two apart differs by more
+        alike += abs(cells.variance / less - 1.0) < 0.01
+    assert alike > 0
+
+
 def test_what_the_field_changes_is_no_noise():
     """Half a metre apart, second differences hold a third as much of a field of 1.6 m as noise; it is taken off."""
     x = way(800, 0.5)

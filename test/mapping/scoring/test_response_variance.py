@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import torch
 from slow_sensor import drive
 
@@ -124,6 +125,20 @@ def test_another_map_brings_its_own():
     one.merge(other)
     together = torch.hypot(*alone)
     assert torch.allclose(added(one, places()), together, atol=1e-6)
+
+
+def test_at_a_place_it_is_what_a_drawing_has_there():
+    """Both are linear between the nodes, whatever a lengthscale is in metres."""
+    rng = np.random.default_rng(0)
+    for length in (0.5, 200.0):
+        slopes = ResponseSlopes(0.1, length, 1.0, "matern52")
+        for k, (x, y) in enumerate(length * rng.uniform(-1.0, 1.0, (40, 2))):
+            row = {"sensor_variance": [0.01], "response_slope": [math.sin(k)]}
+            slopes.add(Samples([[x, y]], [[0.0]], **row))
+        xs, ys = (np.sort(length * rng.uniform(-1.2, 1.2, n)) for n in (9, 7))
+        told = slopes.at(np.stack(np.meshgrid(xs, ys), -1).reshape(-1, 2)).reshape(7, 9)
+        assert np.abs(told).max() > 0.3
+        np.testing.assert_allclose(told, slopes.of_cells(xs, ys), atol=1e-12)
 
 
 def test_what_is_kept_is_bounded(monkeypatch):

@@ -30,6 +30,14 @@ def driven(*places, running=True):
     return spending, said
 
 
+@pytest.mark.parametrize("metres", [4.999, 5.0, 5.001])
+def test_whatever_is_no_leap_is_driven_and_spent(metres):
+    """To the bound of both, 5 m: no metres are moved and not spent, or spent and not moved."""
+    spending, (_, (counted, leapt)) = driven((0, 0), (metres, 0))
+    assert counted == metres and leapt == (metres > 5.0)
+    assert spending.driven == spending.moved == (0.0 if leapt else metres)
+
+
 def test_metres_count_but_jitter_and_a_robot_that_is_carried():
     spending, said = driven((1, 1), (1, 1.01), (1, 1.5), (1.019, 1.5), (9, 1.5), (9, 2.5))
     assert said == [

@@ -5,6 +5,7 @@ import torch
 from core_data import SETTINGS, drive, feed, lattice, samples
 
 from gp_mapping import create_map
+from gp_mapping.core.models.dual_svgp import rebuilding
 
 
 def test_an_empty_map_stays_empty():
@@ -25,6 +26,21 @@ def test_given_inputs_stay_and_others_become_more():
         field.use_budget()
     assert torch.equal(given.inducing_inputs(), places) and given.epoch == epoch
     assert len(chosen.inducing_inputs()) > count
+
+
+def test_it_is_done_when_asked_for_also_where_a_live_map_does_long_work_in_slices(monkeypatch):
+    """Who asks, to add the map to others, has no later updates to go on with."""
+    monkeypatch.setattr(rebuilding, "SLICE", 1.0)
+    batch, maps = samples(*drive(150)), []
+    for sliced in (False, True):
+        field = create_map("dual_svgp", **SETTINGS)
+        feed(field, batch, 30)
+        field.in_slices(sliced, driven=True)
+        field.use_budget()
+        assert field.rebuild is None
+        maps.append(field)
+    whole, sliced = maps
+    assert torch.equal(whole.inducing_inputs(), sliced.inducing_inputs())
 
 
 def test_with_the_budget_for_it_a_map_of_a_quiet_sensor_is_the_exact_gp():

@@ -1,7 +1,9 @@
 """Constants of passes over several tiles: what one tile finds out, the others know."""
 
 import copy
+from contextlib import ExitStack, nullcontext
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -298,3 +300,50 @@ def test_a_map_without_tiles_or_constants_settles_as_it_is(told):
         before = plain(field.state_dict())
         shared_constants.exchange_all(field)
         assert same_state(before, plain(field.state_dict()))
+
+
+def those_with_a_turn(monkeypatch, new, *tiles):
+    """Which of some tiles renew something with so many new samples, and whether their evidence."""
+    asked = []
+    monkeypatch.setattr(
+        shared_constants,
+        "_exchange",
+        lambda model, key, tile, anew: asked.append((key, anew)) or True,
+    )
+    monkeypatch.setattr(shared_constants, "transaction", lambda tile: nullcontext())
+    model = SimpleNamespace(former=None, current=len(tiles) - 1, turn=9, evidence_version=3)
+    model.current_map = SimpleNamespace(theta=SimpleNamespace(bias_stddev=1.0))
+    usual = {"evidence_samples": 200, "touched": 9, "seen_version": 3, "seeds": 0}
+    model.tiles = {
+        number: SimpleNamespace(map=SimpleNamespace(started=True, samples=200), **usual | tile)
+        for number, tile in enumerate(tiles)
+    }
+    shared_constants.exchange_due(model, ExitStack(), new)
+    return asked
+
+
+@pytest.mark.parametrize(
+    "tile, anew",
+    [
+        ({}, None),  # it knows all
+        ({"evidence_samples": -1}, True),  # its evidence has never been computed
+        ({"evidence_samples": 101}, None),  # where the robot is, 99 more wait
+        ({"evidence_samples": 100}, True),
+        ({"touched": 8}, None),  # the robot has left it: nothing new
+        ({"touched": 8, "evidence_samples": 199}, True),
+        ({"seen_version": 2}, False),  # another tile's evidence is new
+        ({"evidence_samples": -1, "seeds": 1}, None),  # it still takes what its neighbours have
+    ],
+)
+def test_a_tile_has_its_turn_where_there_is_something_to_renew(monkeypatch, tile, anew):
+    expected = [] if anew is None else [(0, anew)]
+    assert those_with_a_turn(monkeypatch, 1, tile) == expected
+
+
+@pytest.mark.parametrize("new, turns", [(1, 1), (10, 1), (11, 2), (40, 3)])
+def test_one_tile_has_its_turn_with_ten_samples_and_where_the_robot_is_the_last(
+    monkeypatch, new, turns
+):
+    waiting = {"seen_version": 2}, {"seen_version": 1}, {"seen_version": 0}
+    asked = those_with_a_turn(monkeypatch, new, *waiting)
+    assert asked == [(2, False), (1, False), (0, False)][:turns]

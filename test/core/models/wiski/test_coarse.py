@@ -59,3 +59,15 @@ def test_too_many_aggregates_are_merged_with_all_of_their_mass(monkeypatch):
     )
     again = space.more_regularised()
     assert again.epsilon == pytest.approx(10.0 * space.epsilon) and again.ready
+
+
+def test_on_a_card_a_correction_is_the_same(monkeypatch):
+    """By products with an inverse and with the weights of each node, of which many touch nothing."""
+    here, _, _, held = made()
+    monkeypatch.setattr(coarse, "is_synchronous", lambda device: False)
+    card = made()[0]
+    assert here.spread is None and card.spread is not None
+    assert int(here.index.max()) < len(held) - 1, "the last nodes touch nothing"
+    z, r_f = torch.randn(len(held)).double(), torch.randn(3).double()
+    for told, expected in zip(card.correction(z, r_f), here.correction(z, r_f), strict=True):
+        torch.testing.assert_close(told, expected)
