@@ -196,3 +196,16 @@ def test_the_topics_are_those_that_the_settings_ask_for(wanted, topics):
     inputs = inputs_of(IntakeSettings(**wanted))
     assert [each.topic for each in inputs] == topics and inputs[0].role == "measurement"
     assert all(each.messages for each in inputs)
+
+
+@pytest.mark.parametrize(
+    "ahead, offset, mapped", [(0.0, 0.0, True), (0.01, 0.0, False), (0.0, 0.01, False)]
+)
+def test_a_robot_may_be_as_far_as_the_setting_says_and_so_may_its_sensor(ahead, offset, mapped):
+    """To the bound, and no farther: neither its pose nor where the sensor sits on it."""
+    intake = Intake(IntakeSettings(max_position=7.0, sensor_offset_x=offset))
+    poses = [odometry_message(0.1 * k, (7.0 + ahead, 0.5, 0.0)) for k in range(11)]
+    feed(intake, by_stamp([field_message(0.1 * k + 0.05) for k in range(10)], poses))
+    rows, _ = drain(intake)
+    assert len(rows) == (10 if mapped else 0)
+    assert (intake.drops.total == 0) == mapped

@@ -11,6 +11,7 @@ from map_contract import flat, same_state
 
 from gp_mapping import create_map
 from gp_mapping.core.inner_snapshot import gradient_of
+from gp_mapping.core.sparse import posterior as solving
 from gp_mapping.core.sparse.posterior import Posterior
 
 X, Y = drive(300)
@@ -139,3 +140,25 @@ def test_its_gradient_is_that_of_its_mean(settings):
     assert told.shape == expected.shape == (203, 2, 2) and told.dtype == torch.float64
     tolerance = 1e-3 if settings.get("dtype") == "float32" else 1e-9
     assert float((told - expected).abs().max()) < tolerance * float(expected.abs().max())
+
+
+def test_inverses_by_which_a_card_solves_are_made_once_for_each_factor(monkeypatch):
+    """And give what triangular solves give; few places are solved for as on a processor."""
+    field = create_map("dual_svgp", **SETTINGS)
+    field.update(samples(X, Y))
+    moment, made = field.posterior, []
+    few, many = PLACES[: len(moment.R)], PLACES[: 5 * len(moment.R)]
+    expected = moment.predict(many)
+
+    monkeypatch.setattr(solving, "is_synchronous", lambda device: False)
+    inverse = solving.InverseFactor
+    monkeypatch.setattr(
+        solving, "InverseFactor", lambda *given: made.append(given) or inverse(*given)
+    )
+    moment.predict(few)
+    assert not made
+    for _ in range(3):
+        told = moment.predict(many)
+    assert len(made) == 2  # of L and R
+    torch.testing.assert_close(told.mean, expected.mean, rtol=1e-9, atol=0.0)
+    torch.testing.assert_close(told.variance, expected.variance, rtol=1e-6, atol=0.0)

@@ -270,6 +270,7 @@ def test_the_root_follows_every_sample_where_the_lattice_grows(monkeypatch):
             field.update(batch(number, corner))
             boxes.add((field.grid.low, field.grid.shape))
             assert_root_is_of_the_sums(field)
+            assert float(field.predict(torch.zeros(1, 2)).variance) > 0.0, "of this root"
     assert field.grid.width == 3 + 5 and field.root.dropped == 0.0 and len(boxes) > 3
 
     # another θ, another root of all that is known, and then of what comes
