@@ -1,11 +1,13 @@
 """From raw samples to cells, without any map: what holds at the end of a pass."""
 
 import copy
+import math
 from collections import deque
 from itertools import pairwise
 
 import pytest
 import torch
+from states import differences
 
 from gp_mapping.core.types import Samples
 from gp_mapping.fleet.cells import CellMaker
@@ -196,3 +198,19 @@ def test_a_refused_sample_does_not_say_how_far_the_robot_has_moved():
     assert whole.admission.counts.refused == len(bad) and whole.values == pytest.approx(
         rest.values, rel=1e-12
     )
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"learn_response_time": "always"}, {"response_time": 2.0}], ids=str
+)
+def test_a_state_comes_back_whole(settings):
+    """Of all that it is made of: what came back only in part went on otherwise, much later."""
+    kept, again = Kept(**settings), Kept(**settings)
+    kept.ingest([20.0 + 0.3 * math.sin(k) for k in range(60)], 0.0)
+    kept.break_pass()
+    kept.ingest([21.0, 21.0, 20.5], 70.0)
+    kept.stand([20.4, 20.6])
+    fresh, state = Kept(**settings).state(), kept.state()
+    again.load(copy.deepcopy(state))
+    assert not differences(again.state(), state)
+    assert len({name.split(".")[1] for name in differences(fresh, state)}) > 4

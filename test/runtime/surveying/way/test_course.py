@@ -29,6 +29,16 @@ def test_what_is_driven_is_behind_and_never_ahead_again():
     assert Course(Plan("x")).next_pose(0.5) is None
 
 
+def test_a_line_that_comes_by_again_later_is_no_short_cut():
+    """The robot is nearer to where it will be in 2.5 m than to where it is on its line."""
+    line = np.array([[0.0, 0.0], [2.0, 0.0], [2.0, 0.5], [0.0, 0.5]])
+    course = Course(Plan("x", line, metres=4.5, seconds=9.0))
+    assert course.follow(np.array([1.0, 0.35]), 1.0) == pytest.approx(1.0, abs=0.02)
+    # once it is there, it is
+    course.follow(np.array([2.0, 0.25]), 1.25)
+    assert course.follow(np.array([1.0, 0.35]), 1.25) == pytest.approx(1.25, abs=0.04)
+
+
 def test_on_the_way_out_of_a_dead_end_it_is_on_the_way_out():
     course = Course(THERE_AND_BACK)
     course.follow(np.array([1.5, 0.0]), 1.5)
