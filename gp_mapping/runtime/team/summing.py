@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from gp_mapping.core.hyper.agreed import agreed
+from gp_mapping.core.likelihoods import make_likelihood
 from gp_mapping.errors import named, one_line
 from gp_mapping.intake.sensors.setup import SETUP, common_setup
 from gp_mapping.mapping.moving import move_session
@@ -32,12 +33,19 @@ _SAME = (
     "long_ratio",
     "likelihood",
     "potential",
-    "threshold",
-    "classes",
-    "count_duration",
     "field_unit",
     "field_scale",
     "cells",
+)
+# settings that likelihoods take, of which those of the maps' likelihood count
+_OF_LIKELIHOODS = (
+    "threshold",
+    "classes",
+    "count_duration",
+    "degrees_of_freedom",
+    "alpha_epsilon",
+    "lower_limit",
+    "upper_limit",
 )
 _TRIED = 50  # places along its path where a member's map is tried before it is added
 _MOST = {"max_inducing": 5000, "memory_size": 100_000}  # the largest values of these settings
@@ -223,13 +231,25 @@ class _Admission:
 
 
 def _mismatch(state: dict, settings: MapSettings) -> str:
-    """A sentence where a map is of another kind than this node's, else ''."""
+    """A sentence where a map is of another kind than this node's, else ''.
+
+    Raises:
+        ValueError: its settings are none.
+    """
     theirs = state["settings"]
-    for name in _SAME:
-        if theirs.get(name) != getattr(settings, name):
+    pairs = {name: (theirs.get(name), getattr(settings, name)) for name in _SAME}
+    if all(its == own for its, own in pairs.values()):
+        given = {name: theirs[name] for name in _OF_LIKELIHOODS if name in theirs}
+        likelihoods = (
+            make_likelihood(each).label for each in (replace(settings, **given), settings)
+        )
+        pairs = {"likelihood": tuple(likelihoods)}
+
+    for name, (its, own) in pairs.items():
+        if its != own:
             return (
-                f"maps that differ in {name} do not add up: {one_line(theirs.get(name), 50)!r} there, "
-                f"{getattr(settings, name)!r} here; give both robots one parameter file"
+                f"maps that differ in {name} do not add up: {one_line(its, 50)!r} there, {own!r} here; "
+                "give both robots one parameter file"
             )
     return ""
 

@@ -128,6 +128,40 @@ def test_strangers_are_refused_in_one_sentence():
     )
 
 
+def test_robots_may_make_inputs_in_other_ways():
+    """The sum chooses its own inputs: by which rule a robot chose its own is no reason to leave it out."""
+    one, part = session_of(drives()[0], **QUICK), drives()[1][:300]
+    sums = []
+    for own in ({}, {"inducing_information": 0.3, "inducing_tolerance": 1e-3}):
+        two = source_of(session_of(part, **(QUICK | own)), name="robot2")
+        sums.append(sum_of(own_of(one), *members_of(two), settings=one.settings))
+        assert len(sums[-1].used) == 2, (sums[-1].failed, sums[-1].refused)
+    assert max(difference(sums[1].session, sums[0].session, X)) < 0.1
+
+
+@pytest.mark.parametrize(
+    "own, its, words",
+    [
+        (
+            {"likelihood": "censored", "lower_limit": 4.0e-5},
+            {"lower_limit": 3.8e-5},
+            "likelihood do not add up: 'censored(3.8e-05, inf)' there, 'censored(4e-05, inf)' here",
+        ),
+        ({"likelihood": "student_t"}, {"degrees_of_freedom": 9.0}, "('degrees', 9.0)"),
+        ({}, {"threshold": 0.9, "classes": 5, "lower_limit": 3.8e-5}, ""),
+    ],
+)
+def test_maps_of_other_likelihoods_are_of_another_kind(own, its, words):
+    """Numbers of a likelihood that neither has are of no kind."""
+    part = drives()[0][:150]
+    one, two = (session_of(part, **(QUICK | own | more)) for more in ({}, its))
+    made = sum_of(own_of(one), *members_of(source_of(two, name="robot2")), settings=one.settings)
+    assert not made.failed and len(made.used) == 2 - bool(words)
+    if words:
+        ((_, reason, text),) = made.refused
+        assert reason == "other_settings" and words in text and "\n" not in text
+
+
 def test_a_map_for_which_there_is_no_room_leaves_no_trace_in_the_sum():
     """Its neighbours' paths are theirs, its constants are not agreed on, and it may be added later."""
     settings = QUICK | {"model": "exact", "max_exact_samples": 45}

@@ -27,8 +27,9 @@ class SendableMap(Rebuilding):
     """Base of the maps on inducing inputs: slim states, rotation of the frame, a team's θ."""
 
     sums_follow = True  # whether the sums follow from the remembered samples, each by itself
-    # a map that loads a slim state keeps its own values of these
-    budgets: tuple[str, ...] = ("max_inducing", "memory_size")
+    # a map that loads a slim state keeps its own values of these: how many inputs and samples it
+    # may have, and where it makes an input. Nothing that the state holds depends on them.
+    budgets: tuple[str, ...] = ("max_inducing", "memory_size", "tolerance", "information")
 
     def slimmed(self, state: dict) -> dict:
         """A state without features and factor; without sums where all samples are remembered."""
