@@ -40,7 +40,7 @@ def evidence_of(tile: Tile, sums: TileSums, z: Tensor, agreed: Agreed) -> PassEv
     # the map without remembered cells, with the constants of more passes than a map keeps apart
     bare = replace(sums, kept=sums.kept[:0], keys=sums.keys[:0])
     settings = replace(agreed.settings, max_biases=_MOST)
-    evidence = map_of(bare, z, replace(agreed, settings=settings)).joint_posterior.pass_evidence()
+    evidence = map_of(bare, z, replace(agreed, settings=settings)).posterior.pass_evidence()
 
     if evidence is None or len(evidence) < 2:
         return None

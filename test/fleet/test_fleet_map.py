@@ -130,8 +130,10 @@ def assert_bit_equal(one, other):
     assert a.keys() == b.keys() and [name for name in a if not same(a[name], b[name])] == []
 
 
-@pytest.mark.parametrize("robust", [False, True])
-def test_cells_are_those_of_a_session(tmp_path, robust):
+@pytest.mark.parametrize(
+    "more", [{"robust": False}, {"robust": True}, {"robust": True, "response_time": 0.4}]
+)
+def test_cells_are_those_of_a_session(tmp_path, more):
     def spoil(i, vector, place):
         return (
             (vector * 40.0, place)
@@ -140,7 +142,7 @@ def test_cells_are_those_of_a_session(tmp_path, robust):
         )
 
     write_drive(tmp_path / "bag", lanes(count=3), rate=20.0, spoil=spoil)
-    settings = HELD | {"robust": robust, "learn_bias": True, "learn_noise": True}
+    settings = HELD | {"learn_bias": True, "learn_noise": True} | more
     mine = streamed(
         tmp_path / "bag", settings, CellMaker(parameters(**settings).map)
     ).joined_cells()

@@ -240,10 +240,8 @@ def _mismatch(state: dict, settings: MapSettings) -> str:
     pairs = {name: (theirs.get(name), getattr(settings, name)) for name in _SAME}
     if all(its == own for its, own in pairs.values()):
         given = {name: theirs[name] for name in _OF_LIKELIHOODS if name in theirs}
-        likelihoods = (
-            make_likelihood(each).label for each in (replace(settings, **given), settings)
-        )
-        pairs = {"likelihood": tuple(likelihoods)}
+        its_kind = make_likelihood(replace(settings, **given)).label
+        pairs = {"likelihood": (its_kind, make_likelihood(settings).label)}
 
     for name, (its, own) in pairs.items():
         if its != own:
