@@ -41,7 +41,8 @@ from gp_mapping.store.wording import unit_text
 
 __all__ = ["run"]
 
-_LATE = 0.01  # s; where delays of two sensors differ by more, each is corrected by its own
+# s, m: where delays of two sensors, or their places on the robots, differ by more, each counts
+_LATE, _ELSEWHERE = 0.01, 0.01
 
 
 def run(args: argparse.Namespace) -> int:
@@ -71,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
     for i, transform in transforms.items():
         rows[i] |= {"frame": frames[i], "moved": list(transform)}
 
-    warnings += _own_delays(paths, sessions, order)
+    warnings += _own_places(paths, sessions, order)
     warnings += _turns_differ(paths, sessions, order)
     warnings += _added(paths, sessions, order, rows)
 
@@ -321,10 +322,8 @@ def _moved(
     return session
 
 
-def _own_delays(paths: list[Path], sessions: list[MapSession], order: list[int]) -> list[str]:
-    """Correct the samples of maps whose sensors' delays differ, each by its own delay.
-
-    The others' samples are put where their own delay says that the sensor was.
+def _own_places(paths: list[Path], sessions: list[MapSession], order: list[int]) -> list[str]:
+    """Put the samples of maps whose sensors differ in delay or place where each sensor was.
 
     Args:
         paths: of the maps, for the notes.
@@ -335,24 +334,34 @@ def _own_delays(paths: list[Path], sessions: list[MapSession], order: list[int])
         A sentence for each map that was corrected.
     """
     notes, first = [], sessions[order[0]]
-
-    delays = [
-        float(session.map.hyperparameters().get("time_offset") or 0.0) for session in sessions
+    found = [session.map.hyperparameters() for session in sessions]
+    delays = [float(each.get("time_offset") or 0.0) for each in found]
+    arms = [
+        [float(each.get(f"lever_arm_{axis}") or 0.0) for axis in ("along", "across")]
+        for each in found
     ]
 
     learned = first.map.learned()
     for i in order[1:]:
+        late = abs(delays[i] - delays[order[0]]) > _LATE
+        apart = math.dist(arms[i], arms[order[0]])
         if (
             learned is not None
-            and abs(delays[i] - delays[order[0]]) > _LATE
+            and (late or apart > _ELSEWHERE)
             # agree_on changes the map, and is False where it cannot: then nothing is reported
             and sessions[i].map.agree_on(learned.theta)
         ):
             own, other = map(_lateness, (delays[i], delays[order[0]]))
-            notes.append(
-                f"the sensor of {paths[i]} is {own}, and that of {paths[order[0]]} {other}: each is put right "
-                "by its own"
-            )
+            if late:
+                notes.append(
+                    f"the sensor of {paths[i]} is {own}, and that of {paths[order[0]]} {other}: each is put right "
+                    "by its own"
+                )
+            if apart > _ELSEWHERE:
+                notes.append(
+                    f"the sensor of {paths[i]} sits {apart:.3g} m from where that of {paths[order[0]]} does on its "
+                    "robot: each is put right by its own"
+                )
     return notes
 
 

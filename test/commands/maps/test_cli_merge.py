@@ -14,7 +14,7 @@ from gp_mapping.analysis.digits import decimals
 from gp_mapping.commands.merge.command import _lateness
 from gp_mapping.commands.merge.text import summary
 from gp_mapping.settings.team import transforms_of
-from gp_mapping.store.checkpoint import load_checkpoint
+from gp_mapping.store.checkpoint import load_checkpoint, save_checkpoint
 from gp_mapping.store.trial import tried_session
 
 HELD = [
@@ -187,6 +187,25 @@ def test_delays_that_differ_are_said_and_settled(folder, capsys):
     assert delays.split()[3] == "0.200"
 
 
+def test_places_of_sensors_that_differ_are_said_and_settled(folder, capsys):
+    """Each map knows its sensor's place on the robot: cells lie where their own sensor was."""
+    state = load_checkpoint(folder / "of_b" / "map.gpm")
+    state["map"]["theta"] = state["map"]["theta"] | {"lever_arm_along": 0.2}
+    save_checkpoint(folder / "arm" / "map.gpm", state)
+    seen = []
+    for name in ("of_b", "arm"):
+        capsys.readouterr()
+        words = [str(folder / "of_a"), str(folder / name), "--output", str(folder / "placed")]
+        assert cli.main(["merge", *words]) == 0
+        said = "sits 0.2 m from where that of" in capsys.readouterr().out
+        assert said == (name == "arm")
+        seen.append(opened(folder / "placed").memory)
+    apart = (seen[1] - seen[0]).norm(dim=1)
+    mine, its = (opened(folder / name).cell_count for name in ("of_a", "of_b"))
+    assert len(apart) == mine + its
+    assert sorted(apart.tolist()) == pytest.approx(mine * [0.0] + its * [0.2], abs=0.02)
+
+
 def test_the_sum_of_exact_maps_is_exact(folder):
     """But for the weights of the second bag's cells: the white noise in them is told from the cells before."""
     exact = [*SETTINGS, "--set", "model=exact"]
@@ -288,8 +307,6 @@ def test_what_cannot_be_added_is_one_line(folder, capsys, arguments, words):
         state[part] = state[part] | {key: value}
         for held in ("recordings", "measured"):  # else two of them were maps of one bag
             state["about"].pop(held)
-        from gp_mapping.store.checkpoint import save_checkpoint
-
         save_checkpoint(folder / name / "map.gpm", state)
     capsys.readouterr()
     assert (
