@@ -9,7 +9,7 @@ written into, saved and differentiated by anybody later.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import torch
 
@@ -19,17 +19,27 @@ __all__ = ["recorded", "unrecorded"]
 _OUTSIDE = getattr(torch._C, "_AutoDispatchBelowAutograd", None)  # noqa: SLF001
 _CHANGED = getattr(torch._C, "_SetExcludeDispatchKeyGuard", None)  # noqa: SLF001
 _AUTOGRAD = getattr(torch._C.DispatchKey, "AutogradFunctionality", None)  # noqa: SLF001
-_KNOWN = None not in (_OUTSIDE, _CHANGED, _AUTOGRAD)
+_EXCLUDED = getattr(torch._C, "_dispatch_tls_is_dispatch_key_excluded", None)  # noqa: SLF001
+_KNOWN = None not in (_OUTSIDE, _CHANGED, _AUTOGRAD, _EXCLUDED)
+_NOTHING_TO_DO = nullcontext()
 
 
-@contextmanager
-def unrecorded(outside: bool = True) -> Iterator[None]:
+def unrecorded(outside: bool = True) -> AbstractContextManager[None]:
     """No gradients are recorded by this thread within.
 
     Args:
         outside: whether calls leave the autograd layer out. Then `torch.enable_grad` has no effect
             within, but `recorded` has: False for code that may use the former.
     """
+    # mostly one method of a map calls another
+    if outside and not torch.is_grad_enabled() and _KNOWN and _EXCLUDED(_AUTOGRAD):
+        return _NOTHING_TO_DO
+    return _unrecorded(outside)
+
+
+@contextmanager
+def _unrecorded(outside: bool) -> Iterator[None]:
+    """As `unrecorded`, wherever it is called."""
     with torch.no_grad():
         if outside and _KNOWN:
             with _OUTSIDE():

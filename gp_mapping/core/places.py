@@ -17,7 +17,10 @@ def float_tensor(value) -> Tensor:
         value: tensor, list, or anything that is an array: also reversed, of another byte order, or
             a table's columns, which torch refuses. An array is copied.
     """
-    if not torch.is_tensor(value) and hasattr(value, "__array__"):
+    if isinstance(value, torch.Tensor):
+        if value.dtype == torch.float64 and not value.requires_grad:
+            return value
+    elif hasattr(value, "__array__"):
         value = value.__array__().astype("float64", order="C")
     return torch.as_tensor(value, dtype=torch.float64).detach()
 

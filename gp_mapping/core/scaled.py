@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from gp_mapping.core.device.transfers import any_positive
 from gp_mapping.core.field_map import Covariances
 from gp_mapping.core.scaling import Scaling
 from gp_mapping.core.standardised import Standardised
@@ -44,7 +45,7 @@ class Scaled:
 
         |∇ mean|² σ_x²,   averaged over channels
         """
-        if self.empty or not bool((batch.here.position_variance > 0).any()):
+        if self.empty or not any_positive(batch.here.position_variance):
             return torch.zeros_like(batch.noise)
 
         slope = self.posterior.gradient(

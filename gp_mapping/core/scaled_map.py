@@ -150,7 +150,7 @@ class ScaledMap(Scaled, Adopting, Revertible, FieldMap):
         Returns:
             Whether more steps are pending.
         """
-        if self.learner is None or self.scaling is None:
+        if self.learner is None or self.scaling is None or self.learner.pending < 1.0:
             return False
         with unrecorded(outside=self.is_builtin):
             return learn(self, self.learner, self._step, self._adopt_learned, budget_s)

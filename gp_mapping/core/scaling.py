@@ -91,17 +91,11 @@ class Scaling:
 
     def inner_y(self, y: Tensor) -> Tensor:
         """(y − centre)/scale, of y (N, C) SI."""
-        return (y.to(self.centre.device) - self.centre) / self.scale
+        return (to_device(y, self.centre.device) - self.centre) / self.scale
 
     def inner_variance(self, variance: Tensor | None) -> Tensor | None:
         """variance/scale² of a variance of any shape, squared SI; None stays."""
-        return None if variance is None else variance.to(self.centre.device) / self.scale**2
-
-    def _filled(self, value: Tensor | float) -> Tensor:
-        """A number as a tensor (); of one that is none yet a card makes it without a copy."""
-        if torch.is_tensor(value):
-            return value.to(self.centre)
-        return self.centre.new_full((), value)
+        return None if variance is None else to_device(variance, self.centre.device) / self.scale**2
 
     def outer(self, mean: Tensor, variance: Tensor, noise_variance: Tensor) -> Prediction:
         """Prediction in SI.
@@ -111,9 +105,12 @@ class Scaling:
             variance: of each channel, (N,), inner units.
             noise_variance: of each channel, (), inner units.
         """
-        channels = mean.shape[1]
+        channels, square = mean.shape[1], self.scale**2
+        noise = noise_variance * square
         return Prediction(
             mean.double() * self.scale + self.centre,
-            variance.double()[:, None].expand(-1, channels) * self.scale**2,
-            self._filled(noise_variance).expand(channels) * self.scale**2,
+            variance.double()[:, None].expand(-1, channels) * square,
+            noise.to(self.centre).expand(channels).clone()
+            if torch.is_tensor(noise)
+            else torch.full_like(self.centre, noise),
         )

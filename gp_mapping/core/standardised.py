@@ -84,10 +84,10 @@ class Standardised:
             """A column (n,) on the device; the default where the samples have none."""
             if values is None:
                 return torch.full((n,), default, dtype=torch.float64, device=device)
-            return values.to(device)
+            return to_device(values, device)
 
-        velocity = (torch.zeros_like(batch.x) if batch.velocity is None else batch.velocity).to(
-            device
+        velocity = to_device(
+            torch.zeros_like(batch.x) if batch.velocity is None else batch.velocity, device
         )
         if batch.heading is None:
             heading = (
@@ -96,13 +96,15 @@ class Standardised:
                 else heading_from_velocity(velocity)
             )
         else:
-            heading = batch.heading.to(device)
+            heading = to_device(batch.heading, device)
 
         noise = column(scaling.inner_variance(batch.noise_variance), 0.0)
         count = column(batch.count, 1.0)
         extra = column(scaling.inner_variance(batch.sensor_variance), 0.0)
         if batch.sensor_variance is not None:
-            extra = torch.where(noise > 0, 0.0, extra / count)
+            extra = extra / count
+            if batch.noise_variance is not None:
+                extra = torch.where(noise > 0, 0.0, extra)
         return Standardised(
             scaling.inner_x(batch.x),
             velocity,

@@ -20,6 +20,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
+from gp_mapping.core.device.transfers import is_synchronous
 from gp_mapping.errors import NumericalError
 
 __all__ = ["Revertible", "require_finite", "taken_back", "transaction"]
@@ -143,8 +144,7 @@ def transaction(owner: Revertible) -> Iterator[None]:
         BaseException: whatever the block raises. In both cases the owner is as it was.
     """
     if owner.marked:  # part of a larger transaction, which puts everything back
-        yield
-        owner.check()
+        yield  # and checks everything, which would be looked at twice
         return
 
     owner.mark()
@@ -190,8 +190,12 @@ def require_finite(what: str, *parts: Tensor) -> None:
     Raises:
         NumericalError: one of them has NaN or infinity, or numbers whose sum is not finite.
     """
-    # one number, for which a card is waited for once
-    if not math.isfinite(float(sum(part.sum() for part in parts))):
+    sums = [part.sum() for part in parts]
+    if is_synchronous(parts[0].device):
+        total = sum(map(float, sums))
+    else:  # one number, for which a card is waited for once
+        total = float(sum(sums))
+    if not math.isfinite(total):
         raise NumericalError(
             f"{what} would not be finite; the update is refused and the map is as it was"
         )

@@ -12,7 +12,17 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-__all__ = ["add_rows", "is_synchronous", "tensor_on", "to_device", "to_processor"]
+__all__ = [
+    "add_rows",
+    "any_positive",
+    "as_dtype",
+    "is_synchronous",
+    "tensor_on",
+    "to_device",
+    "to_processor",
+]
+
+_FEW = 16  # so few numbers are looked at faster by Python than by torch; a cell is one row
 
 
 @lru_cache(maxsize=16)  # asked with each small operation, and a device makes its name anew
@@ -23,7 +33,21 @@ def is_synchronous(device: torch.device) -> bool:
 
 def to_device(values: Tensor, device: torch.device) -> Tensor:
     """A tensor on a device; one of the processor's is copied without waiting for the device."""
+    if values.device == device:
+        return values
     return values.to(device, non_blocking=is_synchronous(values.device))
+
+
+def as_dtype(values: Tensor, dtype: torch.dtype) -> Tensor:
+    """A tensor in a precision; mostly it has it, and torch takes longer to find that out."""
+    return values if values.dtype == dtype else values.to(dtype)
+
+
+def any_positive(values: Tensor) -> bool:
+    """Whether one of these numbers is above 0."""
+    if values.numel() <= _FEW:
+        return any(value > 0 for value in values.flatten().tolist())
+    return bool((values > 0).any())
 
 
 def to_processor(values: Sequence[Tensor | None]) -> list[Tensor | None]:

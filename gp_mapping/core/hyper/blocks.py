@@ -183,7 +183,7 @@ class Blocks:
             information = torch.where(
                 (evaluated | (self.count == 0))[:, None, None], information, mean
             )
-        nats = 0.5 * torch.einsum("kp,kpq,kq->k", away, information, away)
+        nats = 0.5 * ((information @ away[:, :, None])[:, :, 0] * away).sum(1)
 
         counts = torch.bincount(box, minlength=len(self.low))
         # arrivals after the box was evaluated; those that are missing have gone
@@ -261,9 +261,8 @@ class Blocks:
 
     def slope(self, vector: Tensor) -> Tensor:
         """Gradient of the sum at v = vector (P,): (P,)."""
-        return (self.gradient + torch.einsum("kpq,kq->kp", self.information, vector - self.at)).sum(
-            0
-        )
+        away = vector - self.at
+        return (self.gradient + (self.information @ away[:, :, None])[:, :, 0]).sum(0)
 
 
 def positive(information: Tensor) -> Tensor:

@@ -99,7 +99,8 @@ def pass_membership(pass_numbers: Tensor, correlation: float = 0.0) -> Tensor:
         pass_numbers: pass of each sample (n,), negative where it has none.
         correlation: ρ of neighbouring segments of a pass.
     """
-    passes = torch.unique(pass_numbers[pass_numbers >= 0])
+    numbers = sorted({number for number in pass_numbers.tolist() if number >= 0})
+    passes = tensor_on(pass_numbers.device, numbers, pass_numbers.dtype)
     together = (pass_numbers[:, None] == passes).to(torch.float64)
     if correlation > 0 and len(passes):
         together = together @ torch.linalg.cholesky(bias_correlation(passes, passes, correlation))

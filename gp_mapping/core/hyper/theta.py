@@ -9,6 +9,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from gp_mapping.core.device.transfers import as_dtype
 from gp_mapping.core.kernels.stationary import TwoScales, make_kernel
 from gp_mapping.core.places import motion_of
 
@@ -162,7 +163,7 @@ class Theta:
             rows.append(
                 x.new_zeros((2, len(x)))
                 if heading is None
-                else self.heading_stddev * heading.to(x.dtype).mT
+                else self.heading_stddev * as_dtype(heading, x.dtype).mT
             )
         return torch.cat(rows) if rows else x.new_empty((0, len(x)))
 

@@ -27,6 +27,7 @@ __all__ = [
     "TwoScales",
     "distances",
     "make_kernel",
+    "prior_variance",
 ]
 
 
@@ -98,6 +99,19 @@ def as_like(value: Tensor | float, like: Tensor) -> Tensor:
     if torch.is_tensor(value):
         return value.to(like, non_blocking=value.device.type == "cpu")
     return like.new_full((), value)
+
+
+def prior_variance(kernel: Kernel, x: Tensor) -> Tensor | float:
+    """k(x_i, x_i), (N,), or the number that all of them are.
+
+    Args:
+        kernel: k.
+        x: (N, D).
+    """
+    is_plain = isinstance(kernel, Stationary) and type(kernel).diag is Stationary.diag
+    if is_plain and isinstance(kernel.variance, float):
+        return kernel.variance
+    return kernel.diag(x)
 
 
 def _is_recorded(*inputs: Tensor | float) -> bool:

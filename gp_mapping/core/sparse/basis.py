@@ -16,8 +16,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from gp_mapping.core.device.transfers import as_dtype
 from gp_mapping.core.hyper.theta import Theta
-from gp_mapping.core.kernels.stationary import Kernel, Stationary
+from gp_mapping.core.kernels.stationary import Kernel, Stationary, prior_variance
 from gp_mapping.core.linalg import InverseFactor, cholesky, solve_lower
 from gp_mapping.core.sparse import greedy
 
@@ -45,14 +46,14 @@ def whiten(
     Returns:
         (features + M, N), in the precision of L.
     """
-    features = theta.feature_rows(x, heading).to(factor.dtype)
+    features = as_dtype(theta.feature_rows(x, heading), factor.dtype)
     if not len(z):
         return features
 
     # Column-major, as LAPACK takes and leaves it: else each solve turns what it is given.
     kernel = theta.kernel()
     if factor.dtype == x.dtype or not isinstance(kernel, Stationary):
-        cross = kernel(x, z).to(factor.dtype)
+        cross = as_dtype(kernel(x, z), factor.dtype)
     else:  # positions may be far apart
         cross = kernel.single(x, z)
 
@@ -141,7 +142,8 @@ class Basis:
             x: places (N, D).
             whitened: a(x), (features + M, N).
         """
-        return (self.kernel.diag(x) - whitened[self.features :].square().sum(0)).clamp_min(0.0)
+        explained = whitened[self.features :].square().sum(0)
+        return (prior_variance(self.kernel, x) - explained).clamp_min(0.0)
 
     def candidates(self, x: Tensor, whitened: Tensor, among: slice, tolerance: float) -> Tensor:
         """Indices, among x, of the places whose residual variance exceeds a tolerance: (n,).
@@ -197,20 +199,20 @@ class Basis:
             return whitened.new_empty((0, sum(len(places) for places, _ in blocks)))
 
         inducing = whitened[self.features :]
-        candidate_rows = inducing[:, candidates]
+        alone = x.shape[0] == 1  # as samples mostly come: it is the candidate
+        candidate_places = x if alone else x[candidates]
+        candidate_rows = inducing if alone else inducing[:, candidates]
+        places = x if others is None else torch.cat([x, others[0]])
 
         def residual_covariance(of: Tensor, of_rows: Tensor) -> Tensor:
             """k − q of candidates `of`, whose rows of L⁻¹k are `of_rows`, with all samples."""
-            parts = [
-                self.kernel(of, places) - of_rows.mT @ features[self.features :]
-                for places, features in blocks
-            ]
-            return parts[0] if others is None else torch.cat(parts, 1)
+            parts = [of_rows.mT @ features[self.features :] for _, features in blocks]
+            return self.kernel(of, places) - (parts[0] if others is None else torch.cat(parts, 1))
 
         if precision is None:
             # pivots among the candidates alone; then their rows for all samples in one solve
             covariance = (
-                self.kernel(x[candidates], x[candidates]) - candidate_rows.mT @ candidate_rows
+                self.kernel(candidate_places, candidate_places) - candidate_rows.mT @ candidate_rows
             )
             pivots, rows = greedy.select_pivots(
                 covariance.diagonal(), lambda p: covariance[p][0], tolerance, room
@@ -223,7 +225,7 @@ class Basis:
                 )
         else:
             picked, rows = greedy.select_inputs(
-                residual_covariance(x[candidates], candidate_rows),
+                residual_covariance(candidate_places, candidate_rows),
                 candidates,
                 tolerance,
                 room,
@@ -238,9 +240,12 @@ class Basis:
         bordered = self.L.new_empty((m + k, m + k))
         bordered[:m, :m] = self.L
         bordered[:m, m:] = 0.0
-        bordered[m:, :m] = inducing[:, picked].mT
-        bordered[m:, m:] = rows[:, picked].mT.tril()
-        self.z, self.L = torch.cat([self.z, x[picked]]), bordered
+        bordered[m:, :m] = (inducing if alone else inducing[:, picked]).mT
+        if alone:
+            bordered[m:, m:] = rows[:, :1]
+        else:
+            bordered[m:, m:] = rows[:, picked].mT.tril()
+        self.z, self.L = torch.cat([self.z, x if alone else x[picked]]), bordered
         return rows
 
     def copy(self, capacity: int | None = None) -> "Basis":

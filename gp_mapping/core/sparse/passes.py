@@ -35,7 +35,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from gp_mapping.core.device.transfers import is_synchronous, tensor_on, to_device
+from gp_mapping.core.device.transfers import tensor_on, to_device
 from gp_mapping.core.hyper.bias import bias_correlation
 from gp_mapping.core.linalg import upper_blocks
 from gp_mapping.core.sparse.pass_evidence import PassEvidence
@@ -157,55 +157,64 @@ class PassSums:
         return self if number in self.numbers else self._widened((*self.numbers, number))
 
     def add(
-        self, pass_numbers: Tensor | None, whitened: Tensor, beta: Tensor, lam: Tensor
+        self, pass_numbers: Tensor | None, weighted: Tensor, beta: Tensor, lam: Tensor
     ) -> PassSums:
         """The sums with more samples; negative beta and lam take samples out.
 
         Args:
             pass_numbers: numbers of the samples' passes, (N,), best on the processor; None: none
                 has one.
-            whitened: features a, (R, N).
+            weighted: features times β, βa, (R, N).
             beta: β, (N,).
             lam: λ, (N, C).
         """
-        if pass_numbers is None or not bool((pass_numbers >= 0).any()):
+        if pass_numbers is None:
+            return self
+        if pass_numbers.shape[0] == 1:
+            return self._with_one(float(pass_numbers), (weighted.mT, beta, lam))
+        if not bool((pass_numbers >= 0).any()):
             return self
         new, known, where = self._places(pass_numbers)
-        where = to_device(where, whitened.device)
+        where = to_device(where, weighted.device)
         if torch.is_tensor(known):
-            known = to_device(known.nonzero()[:, 0], whitened.device)
+            known = to_device(known.nonzero()[:, 0], weighted.device)
         return replace(
             new,
-            whitened=new.whitened.index_add(0, where, (whitened * beta).mT[known]),
+            whitened=new.whitened.index_add(0, where, weighted.mT[known]),
             precision=new.precision.index_add(0, where, beta[known]),
             linear=new.linear.index_add(0, where, lam[known]),
         )
 
-    def border(self, pass_numbers: Tensor | None, rows: Tensor, beta: Tensor) -> PassSums:
+    def _with_one(self, number: float, rows: tuple[Tensor, Tensor, Tensor]) -> PassSums:
+        """The sums with one more sample, as samples mostly come.
+
+        Args:
+            number: of its pass, negative where it has none.
+            rows: its βa (1, R), β (1,) and λ (1, C).
+        """
+        if number < 0:
+            return self
+        new = self.with_pass(number)
+        columns = new.whitened, new.precision, new.linear
+        if len(new) == 1:
+            sums = [column + row for column, row in zip(columns, rows)]
+        else:
+            sums, i = [column.clone() for column in columns], new.numbers.index(number)
+            for column, row in zip(sums, rows):
+                column[i : i + 1] += row
+        return PassSums(new.numbers, *sums, new.elsewhere)
+
+    def border(self, pass_numbers: Tensor | None, weighted: Tensor) -> PassSums:
         """Add to the new rows of g what samples that are already in the sums contribute.
 
         Args:
             pass_numbers: numbers of the samples' passes, (N,) or None.
-            rows: the samples' features in the new rows, for which `pad` has made room, (A, N).
-            beta: β, (N,).
+            weighted: the samples' features in the new rows, for which `pad` has made room, times β,
+                (A, N).
         """
         if pass_numbers is None or not len(self):
             return self
 
-        if not is_synchronous(rows.device):
-            return self._border_on_card(pass_numbers, rows * beta)
-        new, known, where = self._places(pass_numbers)
-        grown = new.whitened.clone()
-        grown[:, -len(rows) :].index_add_(0, where, (rows * beta).mT[known])
-        return replace(new, whitened=grown)
-
-    def _border_on_card(self, pass_numbers: Tensor, weighted: Tensor) -> PassSums:
-        """As `border`, on a card: the samples are in the sums, so their passes are known.
-
-        Args:
-            pass_numbers: (N,).
-            weighted: the samples' features in the new rows times β, (A, N).
-        """
         numbers = tensor_on(weighted.device, self.numbers, torch.float64)
         belongs = (numbers[:, None] == pass_numbers).to(weighted)  # (P, N)
         grown = self.whitened.clone()

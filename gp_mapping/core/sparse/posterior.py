@@ -7,11 +7,16 @@ from dataclasses import asdict, dataclass, field, replace
 import torch
 from torch import Tensor
 
-from gp_mapping.core.device.transfers import is_synchronous
+from gp_mapping.core.device.transfers import as_dtype, is_synchronous
 from gp_mapping.core.field_map import Covariances, Increments, PassBias, Unchanged
 from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.inner_snapshot import InnerSnapshot
-from gp_mapping.core.kernels.stationary import Stationary, as_like, scaled_square_distance
+from gp_mapping.core.kernels.stationary import (
+    Stationary,
+    as_like,
+    prior_variance,
+    scaled_square_distance,
+)
 from gp_mapping.core.linalg import InverseFactor, chunk_size, column_squares, solve_lower
 from gp_mapping.core.scaling import Scaling
 from gp_mapping.core.sparse.basis import whiten
@@ -104,9 +109,10 @@ class Posterior(InnerSnapshot):
                 self._inverse("orthogonal", dtype).solve(whitened[split:], solved[split:])
             return solved
 
-        first = solve_lower(self.R.to(whitened.dtype), whitened[:split])
-        if split == len(whitened):
-            return first
+        root = as_dtype(self.R, whitened.dtype)
+        if split == whitened.shape[0]:
+            return solve_lower(root, whitened)
+        first = solve_lower(root, whitened[:split])
 
         # rows beyond R: a second block of its own, or the prior, whose precision is the identity
         rest = whitened[split:]
@@ -217,11 +223,11 @@ class Posterior(InnerSnapshot):
         solved = self.solve_root(a)
         explained = column_squares(a) - column_squares(solved)
 
-        prior = theta.kernel().diag(x) + theta.constant_stddev**2
+        prior = prior_variance(theta.kernel(), x) + theta.constant_stddev**2
         if used_heading is not None:
             prior = prior + theta.heading_stddev**2 * used_heading.square().sum(1)
 
-        mean = (a.mT @ self.weights.to(self.L.dtype)).double()
+        mean = (a.mT @ as_dtype(self.weights, self.L.dtype)).double()
         return mean, (prior - explained.double()).clamp_min(0.0), solved
 
     def predict_in_pass(

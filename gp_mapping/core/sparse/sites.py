@@ -195,8 +195,9 @@ class Sites(Revertible):
             lam: precision-weighted values λ, (N, C).
             pass_numbers: of their passes (N,), NO_PASS where a sample has none; None: none has.
         """
-        self.passes = self.passes.add(pass_numbers, whitened, beta, lam)
-        added = whitened, whitened * beta, torch.cat([lam, beta[:, None]], 1)
+        weighted = whitened * beta
+        self.passes = self.passes.add(pass_numbers, weighted, beta, lam)
+        added = whitened, weighted, torch.cat([lam, beta[:, None]], 1)
         if self.marked and self._copy is None:
             self._added = (*self._added, added)
         else:
@@ -287,7 +288,7 @@ class Sites(Revertible):
         precision[split:, split:].add_(weighted @ new.mT)
 
         self._r[split : self.size].addmm_(new, torch.cat([lam, beta[:, None]], 1))
-        self.passes = self.passes.border(pass_numbers, new, beta)
+        self.passes = self.passes.border(pass_numbers, weighted)
 
     def project(self, transfer: Tensor, capacity: int) -> "Sites":
         """The sites in another basis.
@@ -374,7 +375,8 @@ class Sites(Revertible):
         sums = [self._d.diagonal()[: self.size], self._r[: self.size]]
         for whitened, weighted, targets in self._added:
             # the trace of what D will grow by: not finite where an entry of its diagonal is not
-            sums += [whitened.mT.reshape(-1) @ weighted.mT.reshape(-1), whitened @ targets]
+            flat = whitened.mT.reshape(-1), weighted.mT.reshape(-1)
+            sums += [torch.dot(*flat), whitened @ targets]
         require_finite("the sites", *sums)
 
     def emptied(self) -> Sites:

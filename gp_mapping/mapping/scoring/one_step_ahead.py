@@ -484,7 +484,7 @@ class OneStepAhead:
         # the map as it is right now, not an older posterior
         prediction = _in_pass(field, batch)
         model_noise = field.hyperparameters()["noise_stddev"] ** 2
-        noise = model_noise + float(batch.sensor_variance[0] / batch.count[0])
+        noise = model_noise + float(batch.sensor_variance[0]) / float(batch.count[0])
 
         residual = batch.y - self._held(prediction)
         square = float(residual.square().mean()) / (float(prediction.variance.mean()) + noise)

@@ -17,7 +17,6 @@ from gp_mapping import Samples, create_map
 from gp_mapping.core.hyper.bias import BiasSpread
 from gp_mapping.core.hyper.evidence import evidence_score, negative_log_evidence
 from gp_mapping.core.hyper.theta import Theta
-from gp_mapping.core.sparse import passes as passes_module
 from gp_mapping.core.sparse.passes import NO_PASS, PassSums
 from gp_mapping.core.types import Prediction
 from gp_mapping.errors import NumericalError
@@ -119,23 +118,24 @@ def test_what_is_known_of_the_differences_between_passes_is_the_dense_gp_s(model
     assert all(float(b.stddev_apart) < 0.5 * float(b.stddev) for b in told)
 
 
-def test_sums_are_written_out_also_of_features_that_came_later(monkeypatch):
-    """Σ β a, Σ β and Σ λ of each pass; samples of no pass are in none, and rows that come are bordered.
+@pytest.mark.parametrize("together", [12, 1])
+def test_sums_are_written_out_also_of_features_that_came_later(together):
+    """Σ β a, Σ β and Σ λ of each pass, however many samples come together.
 
-    On a card, too, which is not asked whose passes are known.
+    Samples of no pass are in none, and rows that come are bordered.
     """
     generator = torch.Generator().manual_seed(2)
     a = torch.randn(5, 12, dtype=torch.float64, generator=generator)
     beta = torch.rand(12, dtype=torch.float64, generator=generator)
     lam = torch.randn(12, 2, dtype=torch.float64, generator=generator)
     of = torch.tensor([3.0, NO_PASS, 1.0] * 4, dtype=torch.float64)
-    sums = PassSums.empty(3, 2, "cpu").add(of, a[:3], beta, lam).pad(2)
+    weighted, sums = beta * a, PassSums.empty(3, 2, "cpu")
+    for i in range(0, 12, together):
+        part = slice(i, i + together)
+        sums = sums.add(of[part], weighted[:3, part], beta[part], lam[part])
+    sums = sums.pad(2)
     assert not bool(sums.whitened[:, 3:].any())
-    with monkeypatch.context() as patched:
-        patched.setattr(passes_module, "is_synchronous", lambda device: False)
-        on_card = sums.border(of, a[3:], beta)
-    sums = sums.border(of, a[3:], beta)
-    assert torch.allclose(sums.whitened, on_card.whitened)
+    sums = sums.border(of, weighted[3:])
     assert sorted(sums.numbers) == [1.0, 3.0]
     for row, number in enumerate(sums.numbers):
         mine = [i for i in range(12) if float(of[i]) == number]
@@ -143,9 +143,10 @@ def test_sums_are_written_out_also_of_features_that_came_later(monkeypatch):
         assert float(sums.precision[row]) == pytest.approx(sum(float(beta[i]) for i in mine))
         assert torch.allclose(sums.linear[row], sum(lam[i] for i in mine))
     # without passes there is nothing to do
-    assert sums.border(None, a[3:], beta) is sums and sums.add(None, a, beta, lam) is sums
+    assert sums.border(None, weighted[3:]) is sums and sums.add(None, weighted, beta, lam) is sums
     nobody = torch.full((12,), NO_PASS, dtype=torch.float64)
-    assert sums.add(nobody, a, beta, lam) is sums
+    assert sums.add(nobody, weighted, beta, lam) is sums
+    assert sums.add(nobody[:1], weighted[:, :1], beta[:1], lam[:1]) is sums
 
 
 def test_passes_beyond_the_bound_are_integrated_out_and_change_nothing():
@@ -214,7 +215,7 @@ def test_sums_of_two_are_those_of_all_their_samples():
     of = torch.tensor([0.0] * 8 + [1.0] * 12 + [NO_PASS] * 2 + [7.0] * 8).double()
     none = PassSums.empty(4, 2, "cpu")
     one, other = (
-        none.add(of[part], white[:, part], beta[part], lam[part])
+        none.add(of[part], (white * beta)[:, part], beta[part], lam[part])
         for part in (slice(0, 12), slice(12, 30))
     )
     both = one.merge(other)

@@ -20,6 +20,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from gp_mapping.core.device.transfers import any_positive
 from gp_mapping.core.field_map import LIKELIHOODS, Increments
 from gp_mapping.core.hyper.learner import HyperLearner
 from gp_mapping.core.hyper.theta import Theta
@@ -212,7 +213,7 @@ class DualSVGP(RememberedSites, MergingMap):
         # sites of samples that fell out stay, and cannot be taken out any more
         if self.remember(values, whitened):
             self.unremembered_empty = False
-        if bool((batch.here.noise > 0).any()):
+        if any_positive(batch.here.noise):
             self.unremembered_model_noise = False
 
         self.close_passes()

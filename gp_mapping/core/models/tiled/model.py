@@ -285,8 +285,9 @@ class TiledMap(TiledPredictions, TileResidency, ChangesOfTiles, Revertible, Fiel
 
     def extend_bounds(self, x: Tensor) -> None:
         """Extend the box of all samples by x (N, 2), m."""
-        self.low = [min(a, b) for a, b in zip(self.low, x.amin(0).tolist())]
-        self.high = [max(a, b) for a, b in zip(self.high, x.amax(0).tolist())]
+        low, high = (x[0], x[0]) if x.shape[0] == 1 else (x.amin(0), x.amax(0))
+        self.low = list(map(min, self.low, low.tolist()))
+        self.high = list(map(max, self.high, high.tolist()))
 
     def split_into_tiles(self) -> None:
         """Lay the plane out in tiles; the first map is split, or becomes the first of them."""
