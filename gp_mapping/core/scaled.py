@@ -40,18 +40,18 @@ class Scaled:
         first = Scaling.from_first(batch.x, batch.y, self.scale, self.given_centre)
         return Scaling(first.origin.to(self.device), first.centre.to(self.device), first.scale)
 
-    def _pose_noise(self, batch: Standardised) -> Tensor:
-        """Noise variance that an uncertain pose adds, (N,); 0 before there is a map.
+    def _extra(self, batch: Standardised) -> Tensor:
+        """Variance in addition to each sample's own noise, (N,), with what an uncertain pose adds.
 
-        |∇ mean|² σ_x²,   averaged over channels
+        |∇ mean|² σ_x²,   averaged over channels; 0 before there is a map
         """
         if self.empty or not any_positive(batch.here.position_variance):
-            return torch.zeros_like(batch.noise)
+            return batch.extra
 
         slope = self.posterior.gradient(
             self.theta.sensor_place(batch.x, batch.velocity, batch.heading)
         )
-        return slope.square().sum(2).mean(1) * batch.position_variance
+        return batch.extra + slope.square().sum(2).mean(1) * batch.position_variance
 
     def predict(
         self, x: Tensor, velocity: Tensor | None = None, heading: Tensor | None = None

@@ -40,21 +40,26 @@ def sample_covariance(
     x' are the sensor's places, Z is `pass_membership`. As `negative_log_evidence` for the
     arguments.
     """
-    places = sensor_place(x, velocity, heading, vector[4], vector[5], vector[6])
-    scale = torch.exp(vector[0])
-    averages = matter(extent, float(scale.detach()))
+    # plain numbers, unless a gradient is wanted: torch takes longer for one than for many
+    if torch.is_grad_enabled() and vector.requires_grad:
+        entries, scales = vector.unbind(), vector[:4].exp().unbind()
+    else:
+        entries = vector.tolist()
+        scales = list(map(math.exp, entries[:4]))
+    places = sensor_place(x, velocity, heading, *entries[4:7])
+    averages = matter(extent, float(scales[0]))
     if averages:
         places = ends(places, velocity, extent)
-    field = theta.kernel().correlations(places, places, theta.lengthscales(scale))
+    field = theta.kernel().correlations(places, places, theta.lengthscales(scales[0]))
     field = mean_of_ends(field) if averages else field
-    covariance = torch.exp(vector[1]) * field + theta.constant_stddev**2
+    covariance = scales[1] * field + theta.constant_stddev**2
 
     if theta.heading_stddev > 0:
-        covariance = covariance + torch.exp(vector[3]) * (heading @ heading.mT)
+        covariance = covariance + scales[3] * (heading @ heading.mT)
     if theta.bias_stddev > 0 and pass_numbers is not None:
         together = pass_membership(pass_numbers, theta.bias_correlation)
         covariance = covariance + theta.bias_stddev**2 * (together @ together.mT)
-    return covariance + torch.diag(torch.exp(vector[2]) + extra)
+    return covariance + torch.diag(scales[2] + extra)
 
 
 def negative_log_evidence(
@@ -107,13 +112,10 @@ def pass_membership(pass_numbers: Tensor, correlation: float = 0.0) -> Tensor:
     return together
 
 
-def _shifts(velocity: Tensor, heading: Tensor, dimension: int) -> tuple[Tensor, Tensor, Tensor]:
-    """How a sample's place moves with δ, along and across: three (n, D)."""
-    origin = torch.zeros_like(velocity)
-    return tuple(
-        sensor_place(origin, velocity, heading, *axis)[:, :dimension]
-        for axis in ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
-    )
+def _shift(k: int, velocity: Tensor, heading: Tensor) -> Tensor:
+    """How a sample's place moves with entry k of v, which is δ, along or across: (n, D)."""
+    axis = [float(k == j) for j in (4, 5, 6)]
+    return sensor_place(torch.zeros_like(velocity), velocity, heading, *axis)
 
 
 def evidence_score(
@@ -169,7 +171,7 @@ def evidence_score(
     heading_variance = heading_variance if theta.heading_stddev > 0 else 0.0
 
     kernel = theta.kernel()
-    places = sensor_place(x, velocity, heading, *vector[4:])
+    places = sensor_place(x, velocity, heading, *vector[4:7].tolist())
     scales = theta.lengthscales(x.new_full((), length))
     averages = matter(extent, length)
     if averages:
@@ -192,16 +194,16 @@ def evidence_score(
 
     # ℓ and what moves a place: ∂C of each pair of samples
     moving = [k for k in (0, 4, 5, 6) if free[k]]
-    shifts = _shifts(velocity, heading, x.shape[1]) if moving else ()
-    if averages:  # both ends move
-        shifts = tuple(torch.cat([shift, shift]) for shift in shifts)
     stretch = (scales.expand(x.shape[1]) / length).square()
     centred = places - places.mean(0)
     for k in moving:
         if k == 0:
             change = (square * slope).mul_(-2.0)
         else:
-            change = _inner_of_differences(centred / stretch, shifts[k - 4])
+            shift = _shift(k, velocity, heading)
+            if averages:  # both ends move
+                shift = torch.cat([shift, shift])
+            change = _inner_of_differences(centred / stretch, shift)
             change.mul_(slope).mul_(2.0 / length**2)
         score.of_matrix(k, mean_of_ends(change) if averages else change)
 

@@ -372,7 +372,7 @@ class HyperLearner:
             self.theta, vector, self.free, *self._arguments(data, near), average=average
         )
 
-    def _arguments(self, data: dict[str, Tensor], near: Tensor) -> list[Tensor | None]:
+    def _arguments(self, data: dict[str, Tensor], near: Tensor | slice) -> list[Tensor | None]:
         """The arguments of evidence_score, of the samples `near`."""
         pass_numbers = data["pass_number"][near] if self.theta.bias_stddev > 0 else None
         return [
@@ -459,7 +459,7 @@ class HyperLearner:
 
         news = blocks.staleness(x, order, self.vector)
         if news.max() < self.ENOUGH:
-            columns = self._arguments(data, torch.arange(len(x), device=data["x"].device))
+            columns = self._arguments(data, slice(None))
             news = news + surprise(self.theta, self.vector, columns, blocks, order, self.BESIDE)
         if news.max() < self.ENOUGH:
             return False

@@ -177,9 +177,6 @@ class Theta:
         """
         if not (self.time_offset or self.lever_arm_along or self.lever_arm_across):
             return x
-        # the usual case, needed with each sample
-        if not (self.lever_arm_along or self.lever_arm_across):
-            return x - self.time_offset * velocity
         return sensor_place(
             x, velocity, heading, self.time_offset, self.lever_arm_along, self.lever_arm_across
         )
@@ -224,6 +221,8 @@ def sensor_place(x: Tensor, velocity: Tensor, heading: Tensor, offset, along, ac
     Returns:
         (N, D), m.
     """
+    if not (torch.is_tensor(along) or torch.is_tensor(across) or along or across):
+        return x - offset * velocity  # the usual case
     left = torch.stack([-heading[:, 1], heading[:, 0]], 1)
     arm = (along * heading + across * left)[:, : x.shape[1]]
     if x.shape[1] > 2:

@@ -44,7 +44,7 @@ def ends(places: Tensor, velocity: Tensor, extent: Tensor) -> Tensor:
         extent: e (n,), m.
     """
     speed = torch.linalg.vector_norm(velocity, dim=1, keepdim=True)
-    half = torch.where(speed > 0, velocity / speed.clamp_min(1e-300), 0.0) * extent[:, None]
+    half = velocity / speed.clamp_min(1e-300) * extent[:, None]
     return torch.cat([places + half, places - half])
 
 

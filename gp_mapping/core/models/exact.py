@@ -272,7 +272,7 @@ class ExactGP(ScaledMap):
             "heading": batch.heading,
             "y": batch.y,
             "noise": batch.noise,
-            "extra": batch.extra + self._pose_noise(batch),
+            "extra": self._extra(batch),
             "weight": torch.ones_like(batch.noise),
             "pass_number": batch.pass_number,
             "extent": batch.extents,

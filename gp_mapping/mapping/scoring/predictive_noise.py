@@ -145,11 +145,17 @@ class PredictiveNoise:
             total = v + sigma
             return (sigma / total * (1.0 - r2 / total)).sum(1) + n0 * (1.0 - 1.0 / sigma[:, 0])
 
+        def slope_at(log: float) -> float:
+            """Its derivative at one log σ²."""
+            sigma = math.exp(log)
+            total = v + sigma
+            return float((sigma / total * (1.0 - r2 / total)).sum()) + n0 * (1.0 - 1.0 / sigma)
+
         grid = torch.linspace(math.log(1e-4), math.log(1e4), 38, dtype=torch.float64)
         points, rise = grid.tolist(), slopes(grid).tolist()
         minima = [
             _between(
-                lambda log: float(slopes(grid.new_tensor([log]))),
+                slope_at,
                 points[k],
                 points[k + 1],
                 rise[k],

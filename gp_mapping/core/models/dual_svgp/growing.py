@@ -87,7 +87,7 @@ class GrowingMap(SendableMap):
             Variance in addition to each sample's own noise (N,); where the samples were measured
             (N, D); their whole noise variance (N,).
         """
-        extra = batch.extra + self._pose_noise(batch)
+        extra = self._extra(batch)
         places = self.theta.sensor_place(batch.x, batch.velocity, batch.heading)
         return extra, places, self.noise(batch.noise, extra, self.theta, batch.x)
 
@@ -172,7 +172,7 @@ class GrowingMap(SendableMap):
 
         # features in the old basis: the border needs them after it has grown
         remembered = self.remembered_features(old)
-        rows = self._grown(self.basis, x, whitened, precision, candidates)
+        rows = self._grown(self.basis, x, whitened, precision, candidates, remembered)
         if not len(rows):
             return whitened, 0
 
@@ -201,6 +201,7 @@ class GrowingMap(SendableMap):
         whitened: Tensor,
         precision: Tensor,
         candidates: Tensor,
+        features: Tensor,
         room: int | None = None,
     ) -> Tensor:
         """Grow a basis by those of the places x that are worth an input.
@@ -211,6 +212,7 @@ class GrowingMap(SendableMap):
             whitened: a(x) (R, N).
             precision: β at the places x (N,).
             candidates: those of x whose residual variance is large enough, as of Basis.candidates.
+            features: a(x) of the remembered samples (R, m).
             room: most inputs to add.
 
         Returns:
@@ -220,7 +222,7 @@ class GrowingMap(SendableMap):
         if worth:
             precision = torch.cat([precision, self.remembered_precision(self.theta)])
 
-        remembered = self.memory_places(self.theta), self.remembered_features(self.basis.size)
+        remembered = self.memory_places(self.theta), features
 
         return basis.grow(
             x,
@@ -254,7 +256,9 @@ class GrowingMap(SendableMap):
 
         # a trial on a copy, with room for one more than asked
         wider = self.basis.copy(len(self.basis) + most + 1)
-        return len(self._grown(wider, x, whitened, precision, candidates, most + 1)) > most
+        features = self.remembered_features(self.basis.size)
+        rows = self._grown(wider, x, whitened, precision, candidates, features, most + 1)
+        return len(rows) > most
 
     def _precision(self, whitened: Tensor, x: Tensor, noise: Tensor, weight: Tensor) -> Tensor:
         """β (N,) that samples about to be added will have, as far as it is known beforehand."""

@@ -185,9 +185,8 @@ class DualSVGP(RememberedSites, MergingMap):
     def _absorb_part(self, batch: Standardised) -> UpdateReport:
         """Absorb a part of a batch; the basis grows first."""
         extra, places, noise = self._placed(batch)
-        whitened, added, removed = self._grow(
-            places, batch.heading, noise, self.likelihood.weight(batch.count)
-        )
+        weight = self.likelihood.weight(batch.count)
+        whitened, added, removed = self._grow(places, batch.heading, noise, weight)
 
         pass_number = (
             torch.full_like(noise, NO_PASS) if batch.pass_number is None else batch.pass_number
@@ -205,7 +204,7 @@ class DualSVGP(RememberedSites, MergingMap):
             "beta": beta,
             "noise": batch.noise,
             "extra": extra,
-            "weight": self.likelihood.weight(batch.count),
+            "weight": weight,
             "pass_number": pass_number,
             "extent": batch.extents,
         }

@@ -153,7 +153,7 @@ class LatticeMap(FeatureWeights):
         if self.sites is None:
             self.allocate(2, batch.y.shape[1])
 
-        extra = batch.extra + self._pose_noise(batch)
+        extra = self._extra(batch)
         places = self.theta.sensor_place(batch.x, batch.velocity, batch.heading)
         here = batch.here
         epoch, use = (
