@@ -97,7 +97,7 @@ class CellAverager:
             for what is at an end, which tells nothing of the noise.
 
     Attributes:
-        length: of a cell at most, from the open one on, m; the owner may shorten it.
+        length: of a cell at most, from the open one on, m; the owner may change it.
         longest: what it was to begin with, m.
         open: columns, `count`, `stride` and `reach` of the open cell; None where none is.
         gross: raw samples that were left out as gross errors.
@@ -383,7 +383,7 @@ class CellAverager:
 
     def _is_near(self, x: Sequence[float], other: Sequence[float]) -> bool:
         """Whether samples at two places could be in one cell."""
-        return math.dist(x, other) <= self.longest * (1 + 1e-6)
+        return math.dist(x, other) <= max(self.length, self.longest) * (1 + 1e-6)
 
     def forget_white_noise(self) -> bool:
         """Forget measured white noise; False, and nothing done, where a sensor states it."""

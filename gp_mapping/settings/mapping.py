@@ -398,11 +398,10 @@ class MapSettings:
     # cells, gross errors and changes of the field
     cells: bool = setting(True, "average raw samples into cells along each pass")
     cell_length: float = setting(
-        0.1,
-        "longest path in one cell; shorter ones where a field that is learned changes within it",
-        "m",
-        1e-4,
-        1e4,
+        0.1, "longest path of a cell; shorter where a learned field changes in it", "m", 1e-4, 1e4
+    )
+    cell_lengthscales: float = setting(
+        0.1, "longest cell in learned lengthscales, from 2 cell_length on; 0: never", "", 0.0, 0.2
     )
     cell_duration: float = setting(1.0, "longest time in one cell", "s", 1e-3, 1e4)
     robust: bool = setting(

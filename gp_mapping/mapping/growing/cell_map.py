@@ -13,7 +13,12 @@ from gp_mapping.core.field_map import VECTOR, FieldMap
 from gp_mapping.core.stored import Room
 from gp_mapping.core.types import Samples, UpdateReport
 from gp_mapping.errors import MapFullError, one_line
-from gp_mapping.mapping.averaging.cell_length import suitable_length
+from gp_mapping.mapping.averaging.cell_length import (
+    least_lengthscale,
+    lengthened,
+    suitable_length,
+)
+from gp_mapping.mapping.averaging.unexpected import Unexpected
 from gp_mapping.mapping.beginning.first_map import map_first_cells
 from gp_mapping.mapping.beginning.restarted import RestartedMap
 from gp_mapping.mapping.beginning.start import ROUGH, Start
@@ -85,6 +90,7 @@ class CellMap:
         self.renderer = Renderer(s)
         # cells that the map did not expect, until the next ones confirm them or not
         self._suspects = Suspects(s.cell_length)
+        self._unexpected = Unexpected()
 
         self._pass_samples = 0
         self.last_stamp: float | None = None
@@ -131,7 +137,7 @@ class CellMap:
         return self.map.hyperparameters()["lengthscale"] if self.map.started else None
 
     def suitable_length(self) -> float:
-        """Length of the cells to come, m (averaging/cell_length.py).
+        """Length of the cells to come, m (averaging/cell_length.py, averaging/unexpected.py).
 
         Where hyper-parameters are given, so is that: a fleet's bags have the same cells.
         """
@@ -141,13 +147,17 @@ class CellMap:
         if not known or self._gathered.response.is_active:
             return cells.longest
         learned = self.map.hyperparameters()
-        return suitable_length(
-            cells.longest,
-            s.kernel,
-            learned["lengthscale"],
-            learned["signal_stddev"] ** 2,
-            cells.averaged_variance * cells.length,
-        )
+        kernel, lengthscale = s.kernel, learned["lengthscale"]
+        signal = learned["signal_stddev"] ** 2
+        is_smooth = s.cell_lengthscales * lengthscale >= 2.0 * cells.longest
+        if is_smooth and self._unexpected.is_over(self._gathered.path_trace.length):
+            least = least_lengthscale(self.map.learned())
+            # by one doubling at a time: kept posteriors reach a cell farther than they need
+            longest = min(s.cell_lengthscales * least, 2.0 * cells.length)
+            white = self.scores.white_averaged * cells.length
+            return lengthened(cells.longest, longest, kernel, least, signal, white)
+        white = cells.averaged_variance * cells.length
+        return suitable_length(cells.longest, kernel, lengthscale, signal, white)
 
     # --- raw samples, before they enter their cell ------------------------------------------------
     def turn_back(self, rows: RawRows, part: slice, rates: list[float]) -> None:
@@ -245,6 +255,7 @@ class CellMap:
             self._again = RestartedMap(self._new_map(*self._start.found), self._start.was_guess)
 
         self.scores.note_white(*white_noise(self._gathered, self.map))
+        self.scores.note_cells(self._gathered.cells.length)
         if self._gathered.response.is_active:
             self.scores.pick_cell(cell, length)
         if self.scores.is_needed:
@@ -257,11 +268,15 @@ class CellMap:
         if self.scores.is_needed:
             # the newest metres, of this pass, saw the field as it is now
             length_of_cells = self._gathered.cells.length
-            recent = min(self._pass_samples, round(self.settings.score_distance / length_of_cells))
+            recent = min(
+                self._pass_samples, max(1, round(self.settings.score_distance / length_of_cells))
+            )
             self.scores.detect_change(cell, length, self.map, recent)
 
         # only now does the map see the cell: everything above judges it as unseen
         verdict = self._suspects.look(self.scores.judge(cell, self.map))
+        if (square := self.scores.newest_surprise) is not None:
+            self._unexpected.note(square, length, self.map.hyperparameters()["lengthscale"])
         taken = self._take(verdict)
 
         self._advance_restart()
@@ -393,6 +408,7 @@ class CellMap:
             "scores": self.scores.state_dict(),
             "slow": self.slow.state_dict(),
             "suspects": self._suspects.state_dict(),
+            "unexpected": self._unexpected.state_dict(),
             "start": self._start.state_dict(),
             "again": None if self._again is None else self._again.state_dict(),
             **self.admission.state_dict(),
@@ -427,6 +443,9 @@ class CellMap:
             self.slow = ResponseVariance.restored(slow)
         # absent in maps of a version that weakened a cell at once
         self._suspects.load_state_dict(state.get("suspects", []))
+        # absent in maps of a version with cells of one length
+        if unexpected := state.get("unexpected"):
+            self._unexpected.load_state_dict(unexpected)
         self.admission.load_state_dict(state)
         self.last_stamp, self._pass_samples = state["last_stamp"], state["pass_samples"]
         # 0: in maps saved before it was counted

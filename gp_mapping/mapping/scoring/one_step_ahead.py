@@ -69,7 +69,8 @@ class OneStepAhead:
     def __init__(self, settings: MapSettings):
         self.settings = settings
         self.noise = PredictiveNoise(settings.score_window)
-        self.detector = ChangeDetector(5 * settings.cell_length)
+        self._cell = settings.cell_length  # of the longest that come now, m
+        self.detector = ChangeDetector(5 * self._cell)
         self.local = LocalScale(_width(settings))
         self.lag = AttitudeLag()
 
@@ -114,6 +115,12 @@ class OneStepAhead:
             averaged: what is left of it in the mean of a cell, SI².
         """
         self.white_variance, self.white_averaged = single, averaged
+
+    def note_cells(self, length: float) -> None:
+        """Note the length of the cells that come, m; longer ones have patches as long, anew."""
+        self._cell = max(length, self.settings.cell_length)
+        if self.detector.size != 5 * self._cell:
+            self.detector = ChangeDetector(5 * self._cell)
 
     def break_pass(self) -> None:
         """Forget the last pick: the next sample is not one step ahead of it."""
@@ -200,9 +207,7 @@ class OneStepAhead:
         distance = self.settings.score_distance
         if not self._snapshots or length - self._snapshots[-1][0] >= distance / 2:
             # later samples lie at most 1.5 distances and a cell further along the path
-            self._snapshots.append(
-                (length, field.snapshot(place, 1.6 * distance + 2 * self.settings.cell_length))
-            )
+            self._snapshots.append((length, field.snapshot(place, 1.6 * distance + 2 * self._cell)))
 
     def leave(self, length: float) -> None:
         """Of a cell that the map leaves out: where that goes on, nothing is one step ahead of it.
@@ -505,6 +510,11 @@ class OneStepAhead:
     def can_judge(self, field: FieldMap) -> bool:
         """Whether cells are judged: the map has settled, or it is known what is usual."""
         return len(self._surprises) >= _KNOWN or self.is_settled(field)
+
+    @property
+    def newest_surprise(self) -> float | None:
+        """Squared standardised error of the newest cell; None where none is judged."""
+        return self._surprises[-1] if self._surprises else None
 
     def _usual_surprise(self) -> float:
         """Squared standardised error that is usual, by the median of the newest; at least 1."""
