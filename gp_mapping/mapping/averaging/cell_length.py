@@ -32,7 +32,6 @@ __all__ = ["least_lengthscale", "lengthened", "suitable_length"]
 
 _STEP = math.sqrt(0.5)  # from one length that is tried to the next
 _SHORTEST = 0.2  # lengthscales: there the root of B is .008 s, whatever the noise is
-_NOTHING = 0.002  # s: root of B of longer cells, where the noise is not known
 _SURE = 2.0  # standard deviations of log ℓ
 
 
@@ -70,16 +69,14 @@ def lengthened(
         kernel: name of the field's covariance function.
         lengthscale: of the field, m; rather too short than too long.
         signal: its variance s², squared SI.
-        white: w, what averaging leaves of the white noise in a cell of 1 m, squared SI m; 0: it is
-            not known.
+        white: w, what averaging leaves of the white noise in a cell of 1 m, squared SI m.
     """
     count = math.floor(math.log2(longest / length) + 1e-9) if longest > length else 0
     lengths = [length * 2.0**k for k in range(1, count + 1)]
     if not lengths:
         return length
     blur = _blur(lengths, kernel, lengthscale, signal)
-    most = [white / each if white > 0.0 else _NOTHING**2 * signal for each in lengths]
-    return max([length, *(each for each, b, m in zip(lengths, blur, most) if b <= m)])
+    return max([length, *(each for each, b in zip(lengths, blur) if b <= white / each)])
 
 
 def least_lengthscale(learned: Learned | None) -> float:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import NamedTuple
 
 from gp_mapping.core.stored import Room
@@ -26,6 +26,7 @@ from gp_mapping.settings.mapping import MapSettings
 
 __all__ = ["RenewableMap"]
 
+_KNOWN = 64  # differences of neighbours that tell the white noise to a quarter
 TOGETHER = 2  # earlier cells that go in with each new one; early ones may cost 0.04 s each
 
 
@@ -70,6 +71,8 @@ class RenewableMap:
         # the new map, and what it has yet to see; None: there is no new map
         self._new: CellMap | None = None
         self._waiting: deque[_Waiting] = deque()
+        # whether cells come with the white noise that neighbours tell, where they have no other
+        self._told = False
 
     @property
     def is_renewing(self) -> bool:
@@ -110,7 +113,8 @@ class RenewableMap:
     # --- cells in ---------------------------------------------------------------------------------
     def admit(self, cell: Samples) -> None:
         """Take a finished cell; look a few steps on for a slow sensor, or one that drifts."""
-        self._pass_on(self._gathered.settle(cell))
+        settled, white = self._gathered.settle(cell), self._gathered.neighbours.variance
+        self._pass_on([_with_noise(each, white) for each in settled] if self._told else settled)
         frames = self._gathered.frames
         frames.look(self.shown.lengthscale)
         if self._new is not None:
@@ -123,7 +127,25 @@ class RenewableMap:
             self._renew_settled()
         elif self._gathered.drift.look(self.shown.lengthscale):
             self._renew(self._gathered.drift.again())
-        self._gathered.cells.length = self.shown.suitable_length()
+        self._gathered.cells.length = self._suitable_length()
+
+    def _suitable_length(self) -> float:
+        """Length of the cells to come, m; first of all longer ones, the white noise is told apart.
+
+        Of samples that were alone in their cells it is a part of what two passes differ by, which
+        no longer cell would average: the map begins again with cells that come with it.
+        """
+        length, cells = self.shown.suitable_length(), self._gathered.cells
+        if length <= cells.longest or cells.single_variance or self.is_renewing or self._told:
+            return length
+        neighbours, drift = self._gathered.neighbours, self._gathered.drift
+        if neighbours.count < _KNOWN or drift.kept is None:
+            return cells.longest
+        self._told = True
+        told = [(_with_noise(cell, neighbours.variance), passes) for cell, passes in drift.kept]
+        drift.replace(told)
+        self._renew(told)
+        return length
 
     def _pass_on(self, cells: list[Samples]) -> None:
         """Hand over cells of the pass that is open, or let them wait for the new map."""
@@ -258,7 +280,8 @@ class RenewableMap:
     # --- resume -----------------------------------------------------------------------------------
     def state_dict(self) -> dict:
         """All that an exact resume needs; `renewal` is of the new map, None: there is none."""
-        return {**self.shown.state_dict(), "renewal": self._renewal_state()}
+        renewal = self._renewal_state()
+        return {**self.shown.state_dict(), "renewal": renewal, "noise_told": self._told}
 
     def _renewal_state(self) -> dict | None:
         """Collect what an exact resume of the new map needs; None: there is none."""
@@ -283,6 +306,7 @@ class RenewableMap:
             state: as of state_dict, also of older versions.
         """
         self.shown.load_state_dict(state)
+        self._told = bool(state.get("noise_told", False))  # absent in maps of an older version
         # absent in maps of a version that began again at once
         if not (renewal := state.get("renewal")):
             return
@@ -293,3 +317,11 @@ class RenewableMap:
             _Waiting(each["cell"] and Samples(**each["cell"]), each["passes"], each["length"])
             for each in renewal["waiting"]
         )
+
+
+def _with_noise(cell: Samples, white: float) -> Samples:
+    """A cell with the white variance of its samples, squared SI, where it came without one."""
+    known = cell.sensor_variance
+    if known is None or bool((known > 0.0).all()):
+        return cell
+    return replace(cell, sensor_variance=known.where(known > 0.0, white))

@@ -116,6 +116,11 @@ class DriftWatch(SearchWatch[KeptCells, "_PendingDrift"]):
         self.bias_time = max(self.drift.shortest / _SEGMENTS, least)
         return True
 
+    @property
+    def kept(self) -> list[tuple[Samples, int]] | None:
+        """All cells so far, each with the number of its pass; None where none are kept."""
+        return None if self._kept is None else list(self._kept)
+
     def again(self) -> list[tuple[Samples, int]]:
         """All cells so far, each with the number of its pass: none is kept any more."""
         kept = list(self._kept or ())

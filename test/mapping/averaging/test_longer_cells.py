@@ -36,7 +36,6 @@ def test_a_longer_cell_blurs_less_than_its_white_noise():
         (1.99, 1.0, 0.1),
         (0.5, 1.0, 0.1),
         (12.0, 1e-12, 0.1),  # a sensor without noise tells what lies within a cell
-        (12.0, 0.0, 0.8),  # noise unknown: the blur is .002 of the field at most
     ],
 )
 def test_longer_cells_are_doublings_up_to_a_share_of_the_lengthscale(lengthscale, white, expected):
@@ -46,7 +45,8 @@ def test_longer_cells_are_doublings_up_to_a_share_of_the_lengthscale(lengthscale
 
 def test_in_a_rough_field_longer_cells_have_to_pass_the_same_criterion():
     """A tenth of the lengthscale is not short in every field: of `matern12` the mean is no value."""
-    assert lengthened(0.1, 1.2, "matern12", 12.0, 4.0, 0.0) == 0.1
+    assert lengthened(0.1, 1.2, "matern12", 12.0, 4.0, 1e-3) == 0.1
+    assert lengthened(0.1, 1.2, "matern52", 12.0, 4.0, 1e-3) == 0.8
 
 
 def test_a_map_that_does_not_say_how_well_it_knows_the_lengthscale_knows_nothing():
@@ -98,6 +98,19 @@ def test_cells_are_longer_once_the_lengthscale_is_known_and_short_again_where_it
 
     session.ingest(samples[150:165])  # 8 m of it
     assert session.cells.length == 0.5
+
+
+def test_before_cells_are_longer_those_of_one_sample_are_told_their_noise():
+    """Else it is a part of s_p, which longer cells have as well: .11 in place of .03."""
+    settings = MapSettings(cell_length=0.3, max_inducing=20, learn_time_offset=False)
+    session = MapSession(map_settings_for("temperature", settings))
+    session.ingest(drive(130, 130)[:90])
+    assert session.cells.length > 0.3
+    state = session.state_dict()
+    session = MapSession.from_state_dict(state)
+    for part in (state["renewal"]["waiting"], session.state_dict()["renewal"]["waiting"]):
+        white = [float(each["cell"]["sensor_variance"][0]) for each in part]
+        assert len(white) > 60 and min(white) > 0.005  # of .01; neighbours tell at least so much
 
 
 def test_samples_of_a_longer_cell_are_judged_with_those_before_and_after_it():
