@@ -17,7 +17,7 @@ different times. Other faults look alike, each with a covariance of its own:
     a field that changes with time     k(x_i, x_j) exp(−|t_i − t_j|/T), also about one place alone
     poses that wander                  −∇²k(x_i, x_j) exp(−|t_i − t_j|/T)
     stamps that are late               k of places earlier on the way
-    a sensor that follows slowly       H k Hᵀ
+    a sensor that follows slowly       H k Hᵀ, also of places earlier on the way
     a field longer along one axis      k of places that are stretched
     a sensor that turns with the robot ĥ_i·ĥ_j, ĥ being the robot's forward axis
     a sensor elsewhere on the robot    k of places that turn with it (sensor_place.py)

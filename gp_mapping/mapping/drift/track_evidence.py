@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator, Iterator
+from itertools import product
 from typing import Any, NamedTuple, TypeVar
 
 import torch
@@ -19,6 +20,7 @@ from gp_mapping.core.linalg import factor_upper
 from gp_mapping.mapping.beginning.stepwise import Stepwise
 from gp_mapping.mapping.drift.alternatives import DriftTrack, change_window, response, roughness
 from gp_mapping.mapping.drift.told import Told, is_told_everywhere
+from gp_mapping.mapping.response.track import Track
 
 __all__ = [
     "CHANGES",
@@ -45,6 +47,7 @@ _SHORTEST, _TIMES = 16.0, 8  # of T, in usual times between two blocks; and how 
 _DELAYS = (-4.0, -2.0, -1.0, -0.5, 0.5, 1.0, 2.0, 4.0)  # in usual times between two blocks
 _WIDTHS = 1.0, 2.0  # of places that change, in lengthscales
 _LAGS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
+_BEFORE = (1.0, 2.0, 4.0, 8.0, 16.0)  # delays before a lag, in usual times, too
 _LONGER = (2.0, 8.0, 32.0)  # times that a field's lengthscale may be longer along one axis
 
 # log evidence and numbers of the best parameters, after some steps
@@ -186,6 +189,7 @@ class TrackEvidence(Stepwise[_Found]):
             rough = (-apart / (self.speed * self._time(k))).exp()
             yield Alternative(SURE, self._other(lambda i, rough=rough: rough))
         yield from self._late_or_slow()
+        yield Alternative(SURE, self._slow_and_late())
 
     def _late_or_slow(self) -> Iterator[Alternative]:
         """Stamps that are late, and a sensor that follows slowly."""
@@ -229,15 +233,43 @@ class TrackEvidence(Stepwise[_Found]):
         """Of measurements at other places (N, 2)."""
         return (yield from self._best(lambda i: self._field_at(i, places)))[0]
 
-    def _slow(self, tau: float) -> Generator[None, None, float]:
-        """With a sensor of the time constant `tau`, s."""
-        follows = response(self.track, tau)
-        found = yield from self._best(
-            lambda i: (
-                follows @ self._kernel_of(self.lengths[i], self.track.x) @ follows.mT + self.free
-            )
-        )
-        return found[0]
+    def _slow(self, tau: float, delay: float = 0.0) -> Generator[None, None, float]:
+        """With a sensor of the time constant `tau`, s, after a delay, s."""
+        return (yield from self._best(self._followed(tau, delay)))[0]
+
+    def _followed(self, tau: float, delay: float) -> Callable[[int], Tensor]:
+        """Covariance of what such a sensor tells, of the lengthscale's number."""
+        t, places = self.track, self.track.x
+        if delay:
+            places = Track(t.x, t.y, t.stamp, t.begins).places_before(delay)
+        follows = response(t, tau)
+        return lambda i: follows @ self._kernel_of(self.lengths[i], places) @ follows.mT + self.free
+
+    def _slow_and_late(self) -> Generator[None, None, float]:
+        """With a sensor that follows slowly what comes late, as through a hose.
+
+        With the parameters of a field alone first, then from the best uphill.
+        """
+        i, j = self._alone
+        told: dict[tuple[float, float], float] = {}
+        for lag, delay in product(_LAGS, _BEFORE):
+            at = lag * self.usual, delay * self.usual
+            told[at] = self._evidence(self._followed(*at)(i) + RATIOS[j] ** 2 * self.eye)
+            yield
+
+        tau, delay = max(told, key=lambda at: told[at])
+        best = higher = 0, 0
+        uphill: dict[tuple[int, int], float] = {}
+        while not uphill or higher != best:
+            best = higher
+            for step in product((-1, 0, 1), (-1, 0, 1)):
+                at = best[0] + step[0], best[1] + step[1]
+                if at not in uphill:
+                    uphill[at] = yield from self._slow(
+                        tau * 2.0 ** (at[0] / 2), delay * 2.0 ** (at[1] / 2)
+                    )
+            higher = max(uphill, key=lambda at: uphill[at])
+        return uphill[best]
 
     def _stretched(self, longer: float) -> Tensor:
         """Places (N, 2) as a field sees them that is so many times longer along y than along x."""

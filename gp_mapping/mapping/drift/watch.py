@@ -128,9 +128,14 @@ class DriftWatch(SearchWatch[KeptCells, "_PendingDrift"]):
         return kept
 
     def replace(self, cells: Iterable[tuple[Samples, int]]) -> None:
-        """Keep other cells in place of those so far: the map begins again with them."""
-        if self._kept is None:
+        """Keep other cells in place of those so far: the map begins again with them.
+
+        What was found among those is forgotten: a slow sensor may have looked like one that drifts.
+        """
+        if self._kept is None and self.drift is None:
             return
+        if self.drift is not None:
+            self.drift, self.bias_time, self._looked = None, self.settings.bias_time, 0
         self._kept, self._way, self._newest, self._search = KeptCells(), 0.0, None, None
         for cell, passes in cells:
             self.add(cell, passes)

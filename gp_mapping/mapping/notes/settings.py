@@ -21,6 +21,7 @@ __all__ = [
     "not_looked_note",
     "place_note",
     "refusal_note",
+    "slow_and_late_note",
     "slow_sensor_note",
     "turning_note",
     "unused_starts",
@@ -189,6 +190,22 @@ def slow_sensor_note(seconds: float) -> str:
         f"the sensor follows the field with a time constant of about {seconds:.2g} s: what it tells is taken back to "
         f"what it would settle at; response_time: {seconds:.2g} says so from the start, and learn_response_time: never "
         "leaves it as it comes"
+    )
+
+
+def slow_and_late_note(seconds: float, delay: float, stddevs: tuple[float, float]) -> str:
+    """That a sensor is late and then follows slowly, as was found.
+
+    Args:
+        seconds: its time constant, s.
+        delay: by which it is late, s.
+        stddevs: of both, s.
+    """
+    return (
+        f"the sensor follows the field with a time constant of {seconds:.3g} ± {stddevs[0]:.2g} s, and what it tells "
+        f"comes {delay:.3g} ± {stddevs[1]:.2g} s late (a hose, a pump): it is taken back to where the robot was then, "
+        f"and to what the sensor would settle at; response_time: {seconds:.2g}, and {delay:.2g} more in stamp_offset, "
+        "say so from the start, and learn_response_time: never leaves it as it comes"
     )
 
 

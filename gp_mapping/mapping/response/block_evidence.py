@@ -141,8 +141,13 @@ class BlockEvidence:
         one = torch.ones_like(track.y)
         return Weights(nodes, one, torch.diag(one), track.y)
 
-    def of_constant(self, tau: float) -> Weights:
-        """What belongs to a time constant, s."""
+    def of_constant(self, tau: float, delay: float = 0.0) -> Weights:
+        """What belongs to a time constant, s.
+
+        Args:
+            tau: s.
+            delay: dead time before the sensor begins to follow, s.
+        """
         track, later, elapsed = self.track, self.later, self.elapsed
         a = torch.exp(-elapsed / tau)
         ratio = a / (1.0 - a)
@@ -152,7 +157,7 @@ class BlockEvidence:
             variance = variance + (track.span[later].square() + track.span[later - 1].square()) / 24
 
         apart = variance.clamp_min(0.0).sqrt()
-        nodes = torch.cat([self._places(at) for at in (mean - apart, mean + apart)])
+        nodes = torch.cat([self._places(at - delay) for at in (mean - apart, mean + apart)])
         noise = torch.diag(1.0 + a.square())
         noise[self.linked, self.linked + 1] = noise[self.linked + 1, self.linked] = -a[
             self.linked + 1

@@ -17,12 +17,17 @@ found where it is better by SURE nats than no lag, than every delay, and than th
 sensor that follows the future; where a delay is nearly as good, exact evidences of both decide,
 with a prior of the delay. Where laps are driven in one direction a drift looks slow, too, also
 backwards in time: a sensor that follows at once and drifts must not be more probable.
+
+What a pump draws through a hose comes late, and then is followed slowly: f is that of the places so
+much earlier. Both times are looked for where that is better by SURE nats than a time constant
+alone; then the same alternatives count (late_posterior.py).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator, Iterator
+from itertools import product
 from typing import NamedTuple, TypeVar
 
 import torch
@@ -31,7 +36,13 @@ from torch import Tensor
 from gp_mapping.core.kernels import make_kernel
 from gp_mapping.mapping.beginning.stepwise import Stepwise
 from gp_mapping.mapping.response.block_length import best_length, blur
-from gp_mapping.mapping.response.posterior import known_constant, late_evidence, slow_evidence
+from gp_mapping.mapping.response.late_posterior import known_both
+from gp_mapping.mapping.response.posterior import (
+    delay_penalty,
+    known_constant,
+    late_evidence,
+    slow_evidence,
+)
 from gp_mapping.mapping.response.track import Track
 
 __all__ = ["Lag", "LagSearch", "step_weights"]
@@ -45,6 +56,8 @@ _RATIOS = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)  # noise, in standard deviations of
 _BETWEEN = tuple(math.sqrt(2.0) * c for c in _CONSTANTS[:-1])  # peaks are narrower than a doubling
 _FINER = 0.25, 0.125  # of a doubling: how far beside the best τ so far the next ones lie
 _AROUND = (-0.5, -0.25, 0.0, 0.25, 0.5)  # of a doubling: beside the best delay
+_BEFORE = (1.0, 2.0, 4.0, 8.0, 16.0)  # delays before a time constant, in usual times, too
+_USUAL = 3, 2  # numbers of the lengthscale and the ratio that are expected
 # of a drift: how long it stays alike, in the whole time, and its standard deviation, in the field's
 _PARTS = (1.0, 0.125)
 _SPREADS = (0.05, 0.2, 0.8, 3.2)
@@ -66,6 +79,8 @@ class Lag(NamedTuple):
         block: length of the way whose average tells most of the field, m.
         blur: variance of such an average about the value in its middle, over v² (m⁴), squared SI.
         signal: variance of the field, squared SI.
+        delay: dead time before the sensor begins to follow, s; 0: none that is told from none.
+        delay_stddev: s.
     """
 
     seconds: float
@@ -75,6 +90,8 @@ class Lag(NamedTuple):
     block: float
     blur: float
     signal: float
+    delay: float = 0.0
+    delay_stddev: float = 0.0
 
 
 def step_weights(elapsed: Tensor, tau: float) -> tuple[Tensor, Tensor, Tensor]:
@@ -92,6 +109,22 @@ def step_weights(elapsed: Tensor, tau: float) -> tuple[Tensor, Tensor, Tensor]:
     a = torch.exp(-elapsed / tau)
     share = (1.0 - a) * tau / elapsed
     return a, share - a, 1.0 - share
+
+
+class _Slow(NamedTuple):
+    """The best that is slow.
+
+    Attributes:
+        seconds: τ, s.
+        delay: before it, s.
+        evidence: log.
+        lengthscale: m.
+    """
+
+    seconds: float
+    delay: float
+    evidence: float
+    lengthscale: float
 
 
 class LagSearch(Stepwise[Lag]):
@@ -119,7 +152,7 @@ class LagSearch(Stepwise[Lag]):
         inside = ~track.begins[1:] & (elapsed > 0)
         self.usual = float(elapsed[inside].median()) if bool(inside.any()) else 0.0
         # numbers of the best lengthscale and ratio so far: others are looked for next to these
-        self.start = (3, 2)
+        self.start = _USUAL
 
     # Each of these yields after a step, and returns what it has found.
     def _search(self) -> Generator[None, None, Lag | None]:
@@ -148,34 +181,113 @@ class LagSearch(Stepwise[Lag]):
         for fine in _FINER:
             yield from self._try(tried, [best * 2.0**-fine, best * 2.0**fine])
             best = _best_of(tried)
-        # of the size of the constant that was found, too
-        others.append((yield from self._slow(best, back=True))[0])
-        yield from self._delay(late, [best * share for share in (0.25, 0.5, 1.0)])
+        slow = _Slow(best, 0.0, *tried[best])
+        both = yield from self._both(slow.evidence)
+        if both is not None and both.evidence >= slow.evidence + SURE:
+            return (yield from self._judge(both, both.seconds, others, late, alone))
+        found = yield from self._judge(slow, _vertex(tried, best), others, late, alone)
+        if found is None and both is not None:
+            # neither one alone is sure: then both, by the prior of the delay
+            if both.evidence - delay_penalty(both.delay) > slow.evidence:
+                found = yield from self._judge(both, both.seconds, others, late, alone)
+        return found
 
-        gain = tried[best][0] - max(others)
+    def _judge(
+        self,
+        slow: _Slow,
+        tau: float,
+        others: list[float],
+        late: dict[float, float],
+        alone: tuple[int, int],
+    ) -> Generator[None, None, Lag | None]:
+        """What is known of a sensor that is slow; None where all else explains as much.
+
+        Args:
+            slow: the best time constant, and the delay before it.
+            tau: near the best one, s.
+            others: log evidence of what is neither slow nor late.
+            late: log evidence of delays, s.
+            alone: numbers of the lengthscale and the ratio that suit a sensor that is neither.
+        """
+        # of the size of the constant that was found, too
+        back = yield from self._slow(slow.seconds, back=True, delay=slow.delay)
+        shares = (0.0, 0.5, 1.0) if slow.delay else (0.25, 0.5, 1.0)
+        yield from self._delay(late, [slow.delay + slow.seconds * share for share in shares])
+
+        gain = slow.evidence - max(*others, back[0])
         if gain < SURE:
             return None
         drift = yield from self._drifting(alone)
-        if tried[best][0] < drift:
+        if slow.evidence < drift:
             return None
-        return (yield from self._unless_late(tried, late, gain))
+        return (yield from self._unless_late(slow, tau, late, gain))
+
+    def _both(self, alone: float) -> Generator[None, None, _Slow | None]:
+        """The best delay and time constant; None where they are no better than a constant alone.
+
+        Args:
+            alone: log evidence of that constant.
+        """
+        place = self.start
+        (tau, delay), self.start = yield from self._coarse()
+        # log evidence and lengthscale, by quarters of doublings from there
+        told: dict[tuple[int, int], tuple[float, float]] = {}
+
+        def tell(i: int, j: int) -> Generator[None, None, None]:
+            if (i, j) not in told:
+                seconds, before = tau * 2.0 ** (i / 4), delay * 2.0 ** (j / 4)
+                told[i, j] = yield from self._slow(seconds, delay=before)
+
+        best, steps = (0, 0), [2, 1]
+        yield from tell(*best)
+        while steps and told[best][0] > alone:
+            k = steps[0]
+            for i, j in product((-k, 0, k), (-k, 0, k)):
+                yield from tell(best[0] + i, best[1] + j)
+            higher = max(told, key=lambda at: told[at][0])
+            steps = steps[1:] if higher == best else steps
+            best = higher
+
+        found = _Slow(tau * 2.0 ** (best[0] / 4), delay * 2.0 ** (best[1] / 4), *told[best])
+        self.start = place
+        return found if found.evidence > alone else None
+
+    def _coarse(self) -> Generator[None, None, tuple[tuple[float, float], tuple[int, int]]]:
+        """The best of a grid of time constants and delays, s, and where to climb from.
+
+        With the lengthscale and the ratio that suited best so far, and those that are expected.
+        """
+        told: dict[tuple[tuple[float, float], tuple[int, int]], float] = {}
+        for tau in (c * self.usual for c in _CONSTANTS):
+            field, free = _response(self.track, tau, back=False)
+            unknown = _FREE * free @ free.mT
+            for delay in (d * self.usual for d in _BEFORE):
+                places = self.track.places_before(delay)
+                for at in (self.start, _USUAL):
+                    covariance = field @ self._covariance(places, self.lengths[at[0]]) @ field.mT
+                    covariance += unknown + _RATIOS[at[1]] ** 2 * self.same
+                    told[(tau, delay), at] = self._evidence(covariance)
+                    yield
+        return max(told, key=lambda which: told[which])
 
     def _unless_late(
-        self, tried: dict[float, _Evidence], late: dict[float, float], gain: float
+        self, slow: _Slow, tau: float, late: dict[float, float], gain: float
     ) -> Generator[None, None, Lag | None]:
         """The best τ in shorter ways; None where stamps that are late explain as much.
 
         Args:
-            tried: evidence of each τ, and the lengthscale.
+            slow: the best time constant, and the delay before it.
+            tau: near the best one, s.
             late: log evidence of each delay, s.
             gain: nats by which the best τ is better than all else that is no lag.
         """
-        best = _best_of(tried)
-        start = _vertex(tried, best), tried[best][1], _RATIOS[self.start[1]]
+        start = tau, slow.lengthscale, _RATIOS[self.start[1]]
         finer, kernel = self.finer._replace(y=_standard(self.finer.y)), self.kernel
 
         latest = max(late, key=lambda each: late[each])
-        apart = tried[best][0] - late[latest]
+        apart = slow.evidence - late[latest]
+        if apart < SURE and slow.delay:
+            return None
         if apart < SURE:
             # a lag pays for the line between blocks, a delay does not: once more without it
             lag = yield from _in_pairs(slow_evidence(finer, kernel, *start))
@@ -186,7 +298,12 @@ class LagSearch(Stepwise[Lag]):
         else:
             gain = min(gain, apart)
 
-        known = yield from _in_pairs(known_constant(finer, kernel, *start))
+        delay, unsure = slow.delay, 0.0
+        if delay:
+            both = yield from _in_pairs(known_both(finer, kernel, start[0], delay, *start[1:]))
+            known, delay, unsure = both
+        else:
+            known = yield from _in_pairs(known_constant(finer, kernel, *start))
         signal = known.signal * _variance(self.finer.y)
         return Lag(
             known.seconds,
@@ -196,6 +313,8 @@ class LagSearch(Stepwise[Lag]):
             best_length(finer, known, kernel),
             blur(kernel, known.lengthscale) * signal,
             signal,
+            delay,
+            unsure,
         )
 
     def _try(
@@ -210,18 +329,22 @@ class LagSearch(Stepwise[Lag]):
         for seconds in delays:
             late[seconds] = yield from self._late(seconds)
 
-    def _slow(self, tau: float, back: bool = False) -> _Evidence:
+    def _slow(self, tau: float, back: bool = False, delay: float = 0.0) -> _Evidence:
         """Log evidence of a time constant, and the lengthscale.
 
         Args:
             tau: s.
             back: whether the sensor follows the future.
+            delay: dead time before it begins to follow, s; of the future, after it.
         """
+        places = self.track.x
+        if delay:
+            places = self.track.places_before(-delay if back else delay)
         field, free = _response(self.track, tau, back)
         unknown = _FREE * free @ free.mT
         return (
             yield from self._best(
-                lambda length: field @ self._covariance(self.track.x, length) @ field.mT + unknown
+                lambda length: field @ self._covariance(places, length) @ field.mT + unknown
             )
         )
 

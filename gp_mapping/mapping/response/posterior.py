@@ -28,7 +28,7 @@ import torch
 from gp_mapping.mapping.response.block_evidence import BlockEvidence, Steps
 from gp_mapping.mapping.response.track import Track
 
-__all__ = ["Known", "known_constant", "late_evidence", "slow_evidence"]
+__all__ = ["Known", "delay_penalty", "known_constant", "late_evidence", "slow_evidence"]
 
 _FREE = 1e4  # variance of what a pass begins with, in that of the field
 _FIRST = 0.1  # of log τ: beside the start, from where the width of the posterior is guessed
@@ -132,8 +132,13 @@ def late_evidence(
     best, most = BlockEvidence(track, kernel, lengthscale, noise), -math.inf
     for each in seconds:
         value = yield from best.evidence(best.of_delay(each))
-        most = max(most, value - math.log1p((each / _LATE) ** 2))
+        most = max(most, value - delay_penalty(each))
     return most
+
+
+def delay_penalty(seconds: float) -> float:
+    """By how many nats a delay is less likely than none, before there are any values."""
+    return math.log1p((seconds / _LATE) ** 2)
 
 
 def _peak(best: BlockEvidence, start: float) -> Generator[None, None, tuple[float, float]]:

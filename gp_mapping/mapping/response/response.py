@@ -12,6 +12,9 @@ is the field averaged over that way, with the variance (σ_i² + a² σ_{i−1}�
 takes each f̂ for a measurement of its own counts this noise as independent, though it alternates
 from one to the next: its intervals are a little too wide, never too narrow.
 
+What a pump draws through a hose comes later by a delay d, too: a cell is then of the place where
+the robot was so much earlier. Those of the first d seconds of a pass have none, and are left out.
+
 τ is the setting `response_time`, or it is found (lag.py) when the way is so many fifths of a
 lengthscale long as `_CHECKS` says, and at the end: a few steps with each cell. Then the map begins
 again with all cells so far (beginning/renewing.py). These are kept until the last look, and until
@@ -29,7 +32,7 @@ from gp_mapping.core.types import Samples
 from gp_mapping.mapping.beginning.search_watch import Schedule, SearchWatch
 from gp_mapping.mapping.beginning.stepwise import PendingSearch
 from gp_mapping.mapping.cells import CellAverager
-from gp_mapping.mapping.notes.settings import slow_sensor_note
+from gp_mapping.mapping.notes.settings import slow_and_late_note, slow_sensor_note
 from gp_mapping.mapping.response.blocks import (
     Row,
     as_samples,
@@ -42,6 +45,7 @@ from gp_mapping.mapping.response.blocks import (
     track_of,
     way_between,
 )
+from gp_mapping.mapping.response.delay_line import DelayLine, taken_in
 from gp_mapping.mapping.response.lag import Lag, LagSearch
 from gp_mapping.mapping.scoring.neighbouring_cells import NeighbouringCells
 from gp_mapping.settings.mapping import MapSettings
@@ -69,6 +73,8 @@ class Response(SearchWatch[list[Row], "_PendingLag"]):
     Attributes:
         seconds: τ, s; 0: the sensor follows at once.
         step: length of a block, m.
+        delay: by which values come late before that, s, beside what `time_offset` says.
+        delay_stddev: of it, s.
         found: whether τ was found from the cells.
         variance: usual white variance of what comes out, squared SI.
         gain: usual factor of a sample's white variance in that, of samples alone in their cells.
@@ -86,6 +92,8 @@ class Response(SearchWatch[list[Row], "_PendingLag"]):
         self.seconds, self.step = settings.response_time if settings.metric else 0.0, math.inf
         self.found, self.variance, self.deviation = False, 0.0, 0.0
         self.length = self.signal = self.blur = self.gain = 0.0
+        self.delay = self.delay_stddev = 0.0
+        self._line = DelayLine(0.0)
         self._open: list[Row] = []  # cells of the open block
         self._last: Row | None = None  # the block before it
 
@@ -148,10 +156,13 @@ class Response(SearchWatch[list[Row], "_PendingLag"]):
 
     def _take(self, row: Row) -> list[Samples]:
         """Put a cell into the open block; return what the block before it says, if it closes."""
+        placed = self._line.place(row)
+        if placed is None:
+            return []
         out = []
-        if self._open and self._is_full(row):
+        if self._open and self._is_full(placed):
             out = self.flush()
-        self._open.append(row)
+        self._open.append(placed)
         return out
 
     def _is_full(self, row: Row) -> bool:
@@ -204,13 +215,15 @@ class Response(SearchWatch[list[Row], "_PendingLag"]):
         lag = search.found
         if lag is None:
             was, self.seconds, self.found = self.seconds, 0.0, False
-            self.deviation = 0.0
+            self.deviation = self.delay = self.delay_stddev = 0.0
             return was > 0.0
 
+        delay = lag.delay and lag.delay - self.settings.time_offset
         if self.seconds:
             apart = abs(math.log(lag.seconds / self.seconds))
             unsure = _SHARE_AT_LAST if last else _SHARE
-            if apart < max(_ANOTHER, unsure * lag.deviation):
+            as_late = abs(delay - self.delay) <= unsure * max(lag.delay_stddev, self.delay_stddev)
+            if as_late and apart < max(_ANOTHER, unsure * lag.deviation):
                 if self.deviation:  # else of a version that did not know it
                     self.deviation = math.hypot(lag.deviation, apart)
                 return False
@@ -221,11 +234,13 @@ class Response(SearchWatch[list[Row], "_PendingLag"]):
             True,
         )
         self.length, self.signal, self.blur = lag.lengthscale, lag.signal, lag.blur
+        self.delay, self.delay_stddev = delay, lag.delay_stddev
         return True
 
     def again(self) -> list[tuple[Samples, int]]:
         """All cells so far as the map gets them now, each with the number of its pass."""
         self._open, self._last, self.variance, self.gain = [], None, 0.0, 0.0
+        self._line = DelayLine(self.delay)
         kept = self._kept or []
         if self._checks >= len(_CHECKS):
             self._kept = None
@@ -242,10 +257,16 @@ class Response(SearchWatch[list[Row], "_PendingLag"]):
             self._kept = [row for row in self._kept if row.stamp >= stamp]
             self._way, self._search = sum(row.way for row in self._kept), None
         self._open, self._last = [row for row in self._open if row.stamp >= stamp], None
+        self._line.forget_before(stamp)
 
     def notes(self) -> list[str]:
-        """That the sensor is slow, in a sentence."""
-        return [slow_sensor_note(self.seconds)] if self.found else []
+        """That the sensor is slow, and late, in a sentence."""
+        if not self.found:
+            return []
+        if not self.delay:
+            return [slow_sensor_note(self.seconds)]
+        unsure = self.seconds * self.deviation, self.delay_stddev
+        return [slow_and_late_note(self.seconds, self.delay, unsure)]
 
     def settled(self, samples: Samples) -> Samples:
         """Raw samples of one pass as the map takes them: each what the sensor would settle at.
@@ -255,6 +276,7 @@ class Response(SearchWatch[list[Row], "_PendingLag"]):
         """
         if not self.is_active or len(samples) < 2 or samples.stamp is None:
             return samples
+        samples = taken_in(samples, self.delay)
         y, stamp = samples.y - samples.y[:1], samples.stamp - samples.stamp[:1]
         elapsed = self._usual_time(samples)
 
@@ -290,6 +312,8 @@ class Response(SearchWatch[list[Row], "_PendingLag"]):
             "variance": self.variance,
             "gain": self.gain,
             "sureness": [self.deviation, self.length, self.signal, self.blur],
+            "delay": [self.delay, self.delay_stddev],
+            "line": table_of(self._line.rows),
             "kept": None if self._kept is None else table_of(self._kept),
             "checks": self._checks,
             "looked": self._looked,
@@ -307,6 +331,9 @@ class Response(SearchWatch[list[Row], "_PendingLag"]):
         self.found, self.gain = bool(state["found"]), float(state.get("gain", 0.0))
         # absent in maps of a version that took τ for certain
         self.deviation, self.length, self.signal, self.blur = state.get("sureness", [0.0] * 4)
+        # absent in maps of a version that knew of none
+        self.delay, self.delay_stddev = state.get("delay", [0.0] * 2)
+        self._line = DelayLine(self.delay, rows_of_table(state["line"]) if self.delay else None)
         self._kept = None if state["kept"] is None else rows_of_table(state["kept"])
         self._checks, self._looked = int(state["checks"]), int(state["looked"])
         search = state.get("search")  # absent in maps that looked at once

@@ -140,15 +140,20 @@ class Decided(LagSearch):
     """By given evidence of none, of time constants about a best one, of delays and of a drift."""
 
     none, best, top, back, delay, drift = 0.0, 3.0, 20.0, -9.0, -9.0, -9.0
+    both, dead = -9.0, 3.2  # the top with a delay before the best, and that delay, s
 
     def _best(self, covariance):
         return self.none, LENGTH
         yield
 
-    def _slow(self, tau, back=False):
+    def _slow(self, tau, back=False, delay=0.0):
         if back:
             return self.back, LENGTH
-        return self.top - abs(math.log2(tau / self.best)), LENGTH
+        off = abs(math.log2(tau / self.best))
+        if delay:
+            return self.both - off - abs(math.log2(delay / self.dead)), LENGTH
+        self.tried = getattr(self, "tried", {}) | {tau: self.top - off}
+        return self.tried[tau], LENGTH
         yield
 
     def _late(self, seconds):
@@ -159,8 +164,8 @@ class Decided(LagSearch):
         return self.drift
         yield
 
-    def _unless_late(self, tried, late, gain):
-        return tried, late, gain
+    def _unless_late(self, slow, tau, late, gain):
+        return self.tried, late, gain, slow
         yield
 
 
@@ -176,9 +181,10 @@ def test_a_time_constant_is_surer_than_none_and_than_one_that_follows_the_future
     usual = 0.8  # s, the median step
     others = max(rival.get("none", 0.0), rival.get("back", -9.0))
     best = 4.0 * usual
-    tried, late, gain = decided(best=best, top=others + SURE + 0.01, **rival)
+    tried, late, gain, slow = decided(best=best, top=others + SURE + 0.01, **rival)
     assert gain == pytest.approx(SURE + 0.01)
-    assert max(tried, key=lambda tau: tried[tau][0]) == pytest.approx(best)
+    assert max(tried, key=tried.__getitem__) == pytest.approx(best) == slow.seconds
+    assert slow.delay == 0.0
     for c in (0.5, 1.0, 2.0, 8.0, 16.0, 32.0, 2.0**0.5, 4 * 2.0**0.25, 4 * 2.0**-0.125):
         assert any(tau == pytest.approx(c * usual) for tau in tried)
     for d in (-4.0, -1.0, -0.5, -0.25, 0.25, 0.5, 1.0, 2.0, 4.0):
@@ -191,11 +197,23 @@ def test_a_drift_that_is_more_probable_takes_it_away_and_a_delay_is_told_apart_l
     assert decided(delay=30.0) is not None
 
 
+def test_a_delay_before_it_counts_where_it_is_surely_better():
+    """Or where a time constant alone is not sure, and both are; rarely, the longer the delay is."""
+    assert decided(both=20.0 + SURE - 0.1)[3].delay == 0.0
+    slow = decided(both=20.0 + SURE + 0.1)[3]
+    assert slow.delay == pytest.approx(3.2, rel=0.1) and slow.seconds == pytest.approx(3.0, rel=0.1)
+    prior = math.log1p((3.2 / 0.2) ** 2)  # its nats
+    assert decided(both=20.5 + prior, back=13.0)[3].delay > 0.0
+    assert decided(both=19.5 + prior, back=13.0) is None
+    assert decided(both=20.0 + SURE + 0.1, back=20.5) is None, "one that follows the future"
+    assert decided(both=20.0 + SURE + 0.1, drift=29.0) is None
+
+
 @pytest.mark.parametrize("share", [0.77, 1.2, 1.9])
 def test_the_best_constant_is_found_to_a_sixteenth_of_a_doubling(share):
     """Nearly: by quarters and eighths about the best one so far."""
-    tried, _, _ = decided(best=4.4 * share)
-    best = max(tried, key=lambda tau: tried[tau][0])
+    tried = decided(best=4.4 * share)[0]
+    best = max(tried, key=tried.__getitem__)
     assert abs(math.log2(best / (4.4 * share))) < 0.13
 
 
