@@ -56,7 +56,9 @@ _RATIOS = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)  # noise, in standard deviations of
 _BETWEEN = tuple(math.sqrt(2.0) * c for c in _CONSTANTS[:-1])  # peaks are narrower than a doubling
 _FINER = 0.25, 0.125  # of a doubling: how far beside the best τ so far the next ones lie
 _AROUND = (-0.5, -0.25, 0.0, 0.25, 0.5)  # of a doubling: beside the best delay
-_BEFORE = (1.0, 2.0, 4.0, 8.0, 16.0)  # delays before a time constant, in usual times, too
+# delays before a time constant, in quarters of doublings of the usual time, and time constants with
+# them, in those of the best that has no delay
+_BEFORE, _SHORTER = range(-4, 17, 4), range(-14, 3, 2)
 _USUAL = 3, 2  # numbers of the lengthscale and the ratio that are expected
 # of a drift: how long it stays alike, in the whole time, and its standard deviation, in the field's
 _PARTS = (1.0, 0.125)
@@ -66,6 +68,7 @@ _FREE = 1e4  # variance of what is unknown, in that of the values: level, and be
 _Told = TypeVar("_Told")
 # log evidence and lengthscale, m, after some steps
 _Evidence = Generator[None, None, tuple[float, float]]
+_Quarters = tuple[int, int]  # of doublings of a time constant, and of a delay
 
 
 class Lag(NamedTuple):
@@ -182,7 +185,7 @@ class LagSearch(Stepwise[Lag]):
             yield from self._try(tried, [best * 2.0**-fine, best * 2.0**fine])
             best = _best_of(tried)
         slow = _Slow(best, 0.0, *tried[best])
-        both = yield from self._both(slow.evidence)
+        both = yield from self._both(slow)
         if both is not None and both.evidence >= slow.evidence + SURE:
             return (yield from self._judge(both, both.seconds, others, late, alone))
         found = yield from self._judge(slow, _vertex(tried, best), others, late, alone)
@@ -222,53 +225,65 @@ class LagSearch(Stepwise[Lag]):
             return None
         return (yield from self._unless_late(slow, tau, late, gain))
 
-    def _both(self, alone: float) -> Generator[None, None, _Slow | None]:
+    def _both(self, slow: _Slow) -> Generator[None, None, _Slow | None]:
         """The best delay and time constant; None where they are no better than a constant alone.
 
         Args:
-            alone: log evidence of that constant.
+            slow: that constant.
         """
         place = self.start
-        (tau, delay), self.start = yield from self._coarse()
-        # log evidence and lengthscale, by quarters of doublings from there
-        told: dict[tuple[int, int], tuple[float, float]] = {}
+        tau, delay = slow.seconds, self.usual  # in quarters of doublings of these
+        best, self.start = yield from self._coarse(tau, delay)
+        told: dict[_Quarters, tuple[float, float]] = {}
 
-        def tell(i: int, j: int) -> Generator[None, None, None]:
-            if (i, j) not in told:
-                seconds, before = tau * 2.0 ** (i / 4), delay * 2.0 ** (j / 4)
-                told[i, j] = yield from self._slow(seconds, delay=before)
+        def tell(at: _Quarters) -> Generator[None, None, float]:
+            told[at] = yield from self._slow(
+                tau * 2.0 ** (at[0] / 4), delay=delay * 2.0 ** (at[1] / 4)
+            )
+            return told[at][0]
 
-        best, steps = (0, 0), [2, 1]
-        yield from tell(*best)
-        while steps and told[best][0] > alone:
-            k = steps[0]
-            for i, j in product((-k, 0, k), (-k, 0, k)):
-                yield from tell(best[0] + i, best[1] + j)
-            higher = max(told, key=lambda at: told[at][0])
-            steps = steps[1:] if higher == best else steps
-            best = higher
-
-        found = _Slow(tau * 2.0 ** (best[0] / 4), delay * 2.0 ** (best[1] / 4), *told[best])
+        if (yield from tell(best)) > slow.evidence:
+            best = yield from _uphill(tell, best, (2, 1))
         self.start = place
-        return found if found.evidence > alone else None
+        found = _Slow(tau * 2.0 ** (best[0] / 4), delay * 2.0 ** (best[1] / 4), *told[best])
+        return found if found.evidence > slow.evidence else None
 
-    def _coarse(self) -> Generator[None, None, tuple[tuple[float, float], tuple[int, int]]]:
-        """The best of a grid of time constants and delays, s, and where to climb from.
+    def _coarse(
+        self, tau: float, delay: float
+    ) -> Generator[None, None, tuple[_Quarters, tuple[int, int]]]:
+        """About the best time constant and delay, and the lengthscale and the ratio for them.
 
-        With the lengthscale and the ratio that suited best so far, and those that are expected.
+        With those that suited best so far, or that are expected: one evidence each.
+
+        Args:
+            tau: what time constants are quarters of doublings of, s.
+            delay: what delays are, s.
         """
-        told: dict[tuple[tuple[float, float], tuple[int, int]], float] = {}
-        for tau in (c * self.usual for c in _CONSTANTS):
-            field, free = _response(self.track, tau, back=False)
-            unknown = _FREE * free @ free.mT
-            for delay in (d * self.usual for d in _BEFORE):
-                places = self.track.places_before(delay)
-                for at in (self.start, _USUAL):
-                    covariance = field @ self._covariance(places, self.lengths[at[0]]) @ field.mT
-                    covariance += unknown + _RATIOS[at[1]] ** 2 * self.same
-                    told[(tau, delay), at] = self._evidence(covariance)
-                    yield
-        return max(told, key=lambda which: told[which])
+        told: dict[tuple[int, int], dict[_Quarters, float]] = {}
+        for start in {self.start: None, _USUAL: None}:
+            i, j = start
+
+            def tell(at: _Quarters, i: int = i, j: int = j) -> Generator[None, None, float]:
+                places = self.track.places_before(delay * 2.0 ** (at[1] / 4))
+                field, free = _response(self.track, tau * 2.0 ** (at[0] / 4), back=False)
+                covariance = field @ self._covariance(places, self.lengths[i]) @ field.mT
+                covariance += _FREE * free @ free.mT + _RATIOS[j] ** 2 * self.same
+                yield
+                return self._evidence(covariance)
+
+            of = told[start] = {}
+            for at in product(_SHORTER, _BEFORE):
+                of[at] = yield from tell(at)
+
+            top = max(of, key=lambda at: of[at])
+
+            def known(at: _Quarters, of=of, tell=tell) -> Generator[None, None, float]:
+                of[at] = yield from tell(at)
+                return of[at]
+
+            yield from _uphill(known, top, (2, 1))
+        best = max(told, key=lambda start: max(told[start].values()))
+        return max(told[best], key=lambda at: told[best][at]), best
 
     def _unless_late(
         self, slow: _Slow, tau: float, late: dict[float, float], gain: float
@@ -434,6 +449,32 @@ class LagSearch(Stepwise[Lag]):
 def _best_of(tried: dict[float, _Evidence]) -> float:
     """The time constant of the largest evidence, s."""
     return max(tried, key=lambda tau: tried[tau][0])
+
+
+def _uphill(
+    tell: Callable[[_Quarters], Generator[None, None, float]],
+    start: _Quarters,
+    steps: tuple[int, ...],
+) -> Generator[None, None, _Quarters]:
+    """The place from which no other one that is a step away along either axis, or both, is higher.
+
+    Args:
+        tell: how high a place is, after some steps.
+        start: where to begin.
+        steps: their lengths, one after the other.
+    """
+    told: dict[_Quarters, float] = {}
+    best = start
+    for k in steps:
+        higher = None
+        while higher != best:
+            best = higher or best
+            for i, j in product((-k, 0, k), (-k, 0, k)):
+                at = best[0] + i, best[1] + j
+                if at not in told:
+                    told[at] = yield from tell(at)
+            higher = max(told, key=lambda at: told[at])
+    return best
 
 
 def _in_pairs(work: Generator[None, None, _Told]) -> Generator[None, None, _Told]:

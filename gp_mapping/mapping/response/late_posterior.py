@@ -5,16 +5,19 @@ Gas that a pump draws through a hose comes d later, and the sensor follows it wi
     y(t) = ∫ exp(−s/τ)/τ f(x(t − d − s)) ds
 
 To first order in the frequency both are one, τ + d; they differ by the second, τ²/2 against none,
-which values tell where the field changes within τ of driving. The log evidence over u = (log τ, d)
-is a parabola about its top, fitted by least squares to a grid of three by three:
+which values tell where the field changes within τ of driving. The evidence over u = (log τ, d) is
+summed over a lattice about its top, point by point from there on to where it is little:
 
-    L(u) = L₀ + gᵀ(u − u₀) − ½ (u − u₀)ᵀ A (u − u₀),   Cov[u] = A⁻¹
+    E[u] = Σ p_k u_k,   p_k ∝ exp(evidence_k)
+
+and the variances likewise, a flat prior on both.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Generator
+from itertools import product
 from typing import NamedTuple
 
 import torch
@@ -25,11 +28,14 @@ from gp_mapping.mapping.response.track import Track
 
 __all__ = ["KnownBoth", "known_both"]
 
-_FIRST = 0.06, 0.03  # of log τ; and of the delay, in τ + d: beside the start
-_LEAST = 0.02, 0.005  # between the rows of the grid
-_ROUNDS = 4  # times that the grid is moved to the top of the parabola
-_MOST = 3.0  # widths by which it is moved at most
-_NEAR = 0.7  # widths from the middle of the grid in which a top is taken
+_FIRST = 0.1, 0.03  # between two of log τ; and of the delay, in τ + d: on the way to the top
+_CLIMBS = 12  # of one step each
+_SPACING = 1.2  # standard deviations of one alone, between two that are summed
+_TIMES = 0.25, 3.0  # of the first distance, that this is at least and at most
+_ENOUGH = 3.5  # nats below the best
+_MOST = 48  # that are summed
+
+_At = tuple[int, int]  # numbers of a time constant and of a delay
 
 
 class KnownBoth(NamedTuple):
@@ -65,53 +71,68 @@ def known_both(
         noise: of a block near the best, in standard deviations of the field.
     """
     best = BlockEvidence(track, kernel, lengthscale, noise)
-    usual = seconds + delay
-    centre = torch.tensor([math.log(seconds), delay], dtype=torch.float64)
-    widths = torch.tensor([_FIRST[0], _FIRST[1] * usual], dtype=torch.float64)
-    least = torch.tensor([_LEAST[0], _LEAST[1] * usual], dtype=torch.float64)
+    origin, widths = (math.log(seconds), delay), (_FIRST[0], _FIRST[1] * (seconds + delay))
+    told: dict[_At, float] = {}
 
-    covariance = torch.diag(widths.square())
-    for _ in range(_ROUNDS):
-        grid = torch.cartesian_prod(*(torch.tensor([-1.0, 0.0, 1.0]).double(),) * 2)
-        told = []
-        for u in centre + grid * widths:
-            weights = best.of_constant(math.exp(float(u[0])), max(float(u[1]), 0.0))
-            told.append((yield from best.evidence(weights)))
-        slope, curved = _parabola(grid, torch.tensor(told, dtype=torch.float64))
-        curves, turned = torch.linalg.eigh(curved)
-        along = turned.mT @ slope
-        # where it rises, or hardly falls, the way is up the slope
-        step = turned @ (along / curves.abs().clamp_min(0.1)).clamp(-_MOST, _MOST)
-        covariance = turned @ torch.diag(1.0 / curves.clamp_min(1e-2)) @ turned.mT
-        covariance = covariance * widths[:, None] * widths
-        centre = centre + step * widths
-        centre[1] = centre[1].clamp_min(0.0)
-        widths = (covariance.inverse().diagonal().rsqrt()).clamp(min=least)
-        if bool((curves > 0.0).all()) and float(step.abs().max()) < _NEAR:
+    def place(at: _At) -> tuple[float, float]:
+        log, late = (start + k * width for start, k, width in zip(origin, at, widths))
+        return math.exp(log), late
+
+    def see(at: _At) -> Generator[None, None, None]:
+        if at not in told:
+            before = place(at)
+            told[at] = -math.inf
+            if before[1] >= 0.0:
+                told[at] = yield from best.evidence(best.of_constant(*before))
+
+    top = 0, 0
+    for _ in range(_CLIMBS):
+        for at in _beside(top):
+            yield from see(at)
+        higher = max(told, key=lambda at: told[at])
+        if higher == top:
             break
+        top = higher
 
-    seconds, delay = math.exp(float(centre[0])), float(centre[1])
-    # so that length, noise and signal go with what is taken
-    yield from best.evidence(best.of_constant(seconds, delay))
-    length, noise = (math.exp(value) for value in best.vertex)
-    deviations = covariance.diagonal().sqrt().tolist()
-    return KnownBoth(
-        Known(seconds, deviations[0], length, noise, best.signal), delay, deviations[1]
+    # then as far apart as the top is wide along each axis
+    tau, delay = place(top)
+    falls = [
+        told[top] - 0.5 * (told[top[0] - i, top[1] - j] + told[top[0] + i, top[1] + j])
+        for i, j in ((1, 0), (0, 1))
+    ]
+    origin, widths = (
+        (math.log(tau), delay),
+        tuple(
+            width * min(max(_SPACING / math.sqrt(max(2.0 * fall, 1e-3)), _TIMES[0]), _TIMES[1])
+            for width, fall in zip(widths, falls)
+        ),
     )
+    told = {}
+    yield from see((0, 0))
+    around: set[_At] = set()
+    while len(told) < _MOST:
+        near = max(told.values()) - _ENOUGH
+        left = [at for at in told if told[at] > near and at not in around]
+        if not left:
+            break
+        at = max(left, key=lambda at: told[at])
+        around.add(at)
+        for each in _beside(at):
+            yield from see(each)
+
+    share = torch.softmax(torch.tensor(list(told.values()), dtype=torch.float64), 0)
+    places = torch.tensor([place(at) for at in told], dtype=torch.float64)
+    places[:, 0] = places[:, 0].log()
+    mean = share @ places
+    deviations = (share @ (places - mean).square()).sqrt().clamp_min(1e-3).tolist()
+
+    # so that length, noise and signal go with what is taken
+    tau, delay = math.exp(float(mean[0])), float(mean[1])
+    yield from best.evidence(best.of_constant(tau, delay))
+    length, noise = (math.exp(value) for value in best.vertex)
+    return KnownBoth(Known(tau, deviations[0], length, noise, best.signal), delay, deviations[1])
 
 
-def _parabola(grid: torch.Tensor, told: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Slope g (2,) and curvature A (2, 2) of the parabola that fits best about 0.
-
-    Args:
-        grid: places (N, 2).
-        told: values there (N,); what is not finite counts as far lower.
-    """
-    top = told.max()
-    told = torch.where(torch.isfinite(told), told, top - 100.0) - top
-    u, w = grid.mT
-    columns = torch.stack([torch.ones_like(u), u, w, u * u, u * w, w * w], 1)
-    # those near the top count more
-    weight = (told / 8.0).exp().clamp_min(1e-3).sqrt()[:, None]
-    c = torch.linalg.lstsq(columns * weight, told[:, None] * weight).solution[:, 0]
-    return c[1:3], -torch.stack([torch.stack([2 * c[3], c[4]]), torch.stack([c[4], 2 * c[5]])])
+def _beside(at: _At) -> list[_At]:
+    """A place of a lattice and its eight neighbours."""
+    return [(at[0] + i, at[1] + j) for i, j in product((-1, 0, 1), (-1, 0, 1))]

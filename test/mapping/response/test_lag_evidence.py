@@ -156,6 +156,10 @@ class Decided(LagSearch):
         return self.tried[tau], LENGTH
         yield
 
+    def _coarse(self, tau, delay):
+        return (-6, 2), self.start
+        yield
+
     def _late(self, seconds):
         return self.delay - abs(seconds)
         yield
