@@ -259,31 +259,38 @@ class LagSearch(Stepwise[Lag]):
             tau: what time constants are quarters of doublings of, s.
             delay: what delays are, s.
         """
-        told: dict[tuple[int, int], dict[_Quarters, float]] = {}
-        for start in {self.start: None, _USUAL: None}:
-            i, j = start
+        tops: dict[tuple[int, int], tuple[float, _Quarters]] = {}
+        for start in (self.start, _USUAL):
+            if start not in tops:
+                tops[start] = yield from self._coarse_with(start, tau, delay)
+        best = max(tops, key=lambda start: tops[start][0])
+        return tops[best][1], best
 
-            def tell(at: _Quarters, i: int = i, j: int = j) -> Generator[None, None, float]:
-                places = self.track.places_before(delay * 2.0 ** (at[1] / 4))
-                field, free = _response(self.track, tau * 2.0 ** (at[0] / 4), back=False)
-                covariance = field @ self._covariance(places, self.lengths[i]) @ field.mT
-                covariance += _FREE * free @ free.mT + _RATIOS[j] ** 2 * self.same
-                yield
-                return self._evidence(covariance)
+    def _coarse_with(
+        self, start: tuple[int, int], tau: float, delay: float
+    ) -> Generator[None, None, tuple[float, _Quarters]]:
+        """Log evidence and place of about the best, with one lengthscale and ratio.
 
-            of = told[start] = {}
-            for at in product(_SHORTER, _BEFORE):
-                of[at] = yield from tell(at)
+        Args:
+            start: their numbers.
+            tau: as of `_coarse`.
+            delay: likewise.
+        """
+        told: dict[_Quarters, float] = {}
 
-            top = max(of, key=lambda at: of[at])
+        def tell(at: _Quarters) -> Generator[None, None, float]:
+            places = self.track.places_before(delay * 2.0 ** (at[1] / 4))
+            field, free = _response(self.track, tau * 2.0 ** (at[0] / 4), back=False)
+            covariance = field @ self._covariance(places, self.lengths[start[0]]) @ field.mT
+            covariance += _FREE * free @ free.mT + _RATIOS[start[1]] ** 2 * self.same
+            told[at] = self._evidence(covariance)
+            yield
+            return told[at]
 
-            def known(at: _Quarters, of=of, tell=tell) -> Generator[None, None, float]:
-                of[at] = yield from tell(at)
-                return of[at]
-
-            yield from _uphill(known, top, (2, 1))
-        best = max(told, key=lambda start: max(told[start].values()))
-        return max(told[best], key=lambda at: told[best][at]), best
+        for at in product(_SHORTER, _BEFORE):
+            yield from tell(at)
+        best = yield from _uphill(tell, max(told, key=lambda at: told[at]), (2, 1))
+        return told[best], best
 
     def _unless_late(
         self, slow: _Slow, tau: float, late: dict[float, float], gain: float

@@ -222,10 +222,13 @@ class Response(SearchWatch[list[Row], "_PendingLag"]):
         if self.seconds:
             apart = abs(math.log(lag.seconds / self.seconds))
             unsure = _SHARE_AT_LAST if last else _SHARE
-            as_late = abs(delay - self.delay) <= unsure * max(lag.delay_stddev, self.delay_stddev)
-            if as_late and apart < max(_ANOTHER, unsure * lag.deviation):
+            as_late = abs(delay - self.delay)
+            if as_late <= unsure * lag.delay_stddev and apart < max(
+                _ANOTHER, unsure * lag.deviation
+            ):
                 if self.deviation:  # else of a version that did not know it
                     self.deviation = math.hypot(lag.deviation, apart)
+                self.delay_stddev = math.hypot(lag.delay_stddev, as_late)
                 return False
         self.seconds, self.step, self.deviation, self.found = (
             lag.seconds,

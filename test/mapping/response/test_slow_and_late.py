@@ -96,7 +96,9 @@ def test_blocks_lie_where_the_robot_was_and_a_resumed_map_goes_on_alike():
 def test_another_delay_is_taken_where_it_lies_beyond_what_it_is_unsure_by():
     response, _ = found(3.0, 2.0)
     assert not told(response, 3.0, 2.15) and response.delay == 2.0
-    assert told(response, 3.0, 2.3) and response.delay == 2.3
+    assert response.delay_stddev == pytest.approx(math.hypot(0.2, 0.15))
+    assert told(response, 3.0, 2.1, stddev=0.05) and response.delay == 2.1, "one that is surer"
+    assert told(response, 3.0, 2.35) and response.delay == 2.35
     assert told(response, 3.0, 0.0, stddev=0.0) and response.delay == 0.0
 
 
