@@ -324,6 +324,8 @@ class LagSearch(Stepwise[Lag]):
         if delay:
             both = yield from _in_pairs(known_both(finer, kernel, start[0], delay, *start[1:]))
             known, delay, unsure = both
+            if not math.isfinite(known.seconds + delay):
+                return None
         else:
             known = yield from _in_pairs(known_constant(finer, kernel, *start))
         signal = known.signal * _variance(self.finer.y)

@@ -94,6 +94,9 @@ def known_both(
             break
         top = higher
 
+    for at in _beside(top):  # also where it was still climbing
+        yield from see(at)
+
     # then as far apart as the top is wide along each axis
     tau, delay = place(top)
     falls = [

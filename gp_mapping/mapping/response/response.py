@@ -222,13 +222,11 @@ class Response(SearchWatch[list[Row], "_PendingLag"]):
         if self.seconds:
             apart = abs(math.log(lag.seconds / self.seconds))
             unsure = _SHARE_AT_LAST if last else _SHARE
-            as_late = abs(delay - self.delay)
-            if as_late <= unsure * lag.delay_stddev and apart < max(
-                _ANOTHER, unsure * lag.deviation
-            ):
+            later = abs(delay - self.delay)
+            if later <= unsure * lag.delay_stddev and apart < max(_ANOTHER, unsure * lag.deviation):
                 if self.deviation:  # else of a version that did not know it
                     self.deviation = math.hypot(lag.deviation, apart)
-                self.delay_stddev = math.hypot(lag.delay_stddev, as_late)
+                self.delay_stddev = math.hypot(lag.delay_stddev, later)
                 return False
         self.seconds, self.step, self.deviation, self.found = (
             lag.seconds,

@@ -4,11 +4,13 @@ import math
 
 import pytest
 import torch
+from drifting import done
 from slow_sensor import RATE, drive, lawnmower, track
 
 from gp_mapping.mapping.response.blocks import Row
 from gp_mapping.mapping.response.delay_line import DelayLine, taken_in
 from gp_mapping.mapping.response.lag import Lag, LagSearch
+from gp_mapping.mapping.response.late_posterior import known_both
 from gp_mapping.mapping.response.response import Response, _PendingLag
 from gp_mapping.settings.mapping import MapSettings
 
@@ -111,3 +113,11 @@ def test_both_are_named_with_what_they_are_unsure_by_and_what_mends_them():
     (note,) = found(30.0, 8.0, 0.05, 0.4)[0].notes()
     assert "30 ± 1.5 s" in note and "8 ± 0.4 s late" in note
     assert "response_time: 30" in note and "8 more in stamp_offset" in note
+
+
+def test_a_start_that_is_far_off_ends_without_an_error():
+    """The climb to the top is bounded: it may end on its way there."""
+    way = torch.arange(0.0, 6.0, 0.4, dtype=torch.float64)
+    told = track(0, 4.0, 3.2, x=torch.stack([way, 0.0 * way], 1))
+    both = done(known_both(told, "matern52", 400.0, 0.01, 2.0, 0.1))
+    assert both.delay >= 0.0 and math.isfinite(both.constant.seconds) and both.stddev > 0.0
