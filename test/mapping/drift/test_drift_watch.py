@@ -106,7 +106,7 @@ def test_no_call_takes_many_steps_and_a_file_in_the_middle_goes_on_exactly(monke
     steps, advance = [], DriftSearch.advance
     monkeypatch.setattr(DriftSearch, "advance", lambda self: steps.append(1) or advance(self))
     monkeypatch.setattr(DriftWatch, "schedule", replace(DriftWatch.schedule, steps=25))
-    begin, parts = 330, [*LONGER[:2], LONGER[2][:50]]  # shortly before the search
+    begin, parts = 330, [*LONGER[:2], LONGER[2][:80]]  # shortly before the search
     session, restored, most = mapped(LONGER, begin, finish=False), {}, 0
 
     def saved(name):
