@@ -193,18 +193,22 @@ def slow_sensor_note(seconds: float) -> str:
     )
 
 
-def slow_and_late_note(seconds: float, delay: float, stddevs: tuple[float, float]) -> str:
+def slow_and_late_note(
+    seconds: float, delay: float, stddevs: tuple[float, float], unplaced: int
+) -> str:
     """That a sensor is late and then follows slowly, as was found.
 
     Args:
         seconds: its time constant, s.
         delay: by which it is late, s.
         stddevs: of both, s.
+        unplaced: cells of the beginnings of passes that are left out.
     """
     return (
         f"the sensor follows the field with a time constant of {seconds:.3g} ± {stddevs[0]:.2g} s, and what it tells "
         f"comes {delay:.3g} ± {stddevs[1]:.2g} s late (a hose, a pump): it is taken back to where the robot was then, "
-        f"and to what the sensor would settle at; response_time: {seconds:.2g}, and {delay:.2g} more in stamp_offset, "
+        f"and to what the sensor would settle at; {unplaced} cells that were drawn in before their pass began are left "
+        f"out; response_time: {seconds:.2g}, and {delay:.2g} more in stamp_offset, "
         "say so from the start, and learn_response_time: never leaves it as it comes"
     )
 

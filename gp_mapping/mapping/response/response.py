@@ -75,6 +75,7 @@ class Response(SearchWatch[list[Row], "_PendingLag"]):
         step: length of a block, m.
         delay: by which values come late before that, s, beside what `time_offset` says.
         delay_stddev: of it, s.
+        unplaced: cells that are left out, since they were taken in before their pass began.
         found: whether τ was found from the cells.
         variance: usual white variance of what comes out, squared SI.
         gain: usual factor of a sample's white variance in that, of samples alone in their cells.
@@ -93,7 +94,7 @@ class Response(SearchWatch[list[Row], "_PendingLag"]):
         self.found, self.variance, self.deviation = False, 0.0, 0.0
         self.length = self.signal = self.blur = self.gain = 0.0
         self.delay = self.delay_stddev = 0.0
-        self._line = DelayLine(0.0)
+        self._line, self.unplaced = DelayLine(0.0), 0
         self._open: list[Row] = []  # cells of the open block
         self._last: Row | None = None  # the block before it
 
@@ -158,6 +159,7 @@ class Response(SearchWatch[list[Row], "_PendingLag"]):
         """Put a cell into the open block; return what the block before it says, if it closes."""
         placed = self._line.place(row)
         if placed is None:
+            self.unplaced += 1
             return []
         out = []
         if self._open and self._is_full(placed):
@@ -241,7 +243,7 @@ class Response(SearchWatch[list[Row], "_PendingLag"]):
     def again(self) -> list[tuple[Samples, int]]:
         """All cells so far as the map gets them now, each with the number of its pass."""
         self._open, self._last, self.variance, self.gain = [], None, 0.0, 0.0
-        self._line = DelayLine(self.delay)
+        self._line, self.unplaced = DelayLine(self.delay), 0
         kept = self._kept or []
         if self._checks >= len(_CHECKS):
             self._kept = None
@@ -267,7 +269,7 @@ class Response(SearchWatch[list[Row], "_PendingLag"]):
         if not self.delay:
             return [slow_sensor_note(self.seconds)]
         unsure = self.seconds * self.deviation, self.delay_stddev
-        return [slow_and_late_note(self.seconds, self.delay, unsure)]
+        return [slow_and_late_note(self.seconds, self.delay, unsure, self.unplaced)]
 
     def settled(self, samples: Samples) -> Samples:
         """Raw samples of one pass as the map takes them: each what the sensor would settle at.
@@ -313,7 +315,7 @@ class Response(SearchWatch[list[Row], "_PendingLag"]):
             "variance": self.variance,
             "gain": self.gain,
             "sureness": [self.deviation, self.length, self.signal, self.blur],
-            "delay": [self.delay, self.delay_stddev],
+            "delay": [self.delay, self.delay_stddev, self.unplaced],
             "line": table_of(self._line.rows),
             "kept": None if self._kept is None else table_of(self._kept),
             "checks": self._checks,
@@ -333,7 +335,7 @@ class Response(SearchWatch[list[Row], "_PendingLag"]):
         # absent in maps of a version that took τ for certain
         self.deviation, self.length, self.signal, self.blur = state.get("sureness", [0.0] * 4)
         # absent in maps of a version that knew of none
-        self.delay, self.delay_stddev = state.get("delay", [0.0] * 2)
+        self.delay, self.delay_stddev, self.unplaced = state.get("delay", [0.0, 0.0, 0])
         self._line = DelayLine(self.delay, rows_of_table(state["line"]) if self.delay else None)
         self._kept = None if state["kept"] is None else rows_of_table(state["kept"])
         self._checks, self._looked = int(state["checks"]), int(state["looked"])

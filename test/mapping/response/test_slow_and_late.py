@@ -93,6 +93,9 @@ def test_blocks_lie_where_the_robot_was_and_a_resumed_map_goes_on_alike():
     ahead = 0.5 * (torch.cat([b.stamp for b in blocks]) - samples.stamp[0] - 2.0)
     assert torch.allclose(torch.cat([b.x[:, 0] for b in blocks]), ahead, atol=0.01)
     assert (response.delay, response.delay_stddev) == (resumed.delay, resumed.delay_stddev)
+    early = int((samples.stamp[:79] < samples.stamp[0] + 2.0).sum())
+    assert response.unplaced == resumed.unplaced == early > 0
+    assert f" {early} cells that were drawn in before their pass began" in response.notes()[0]
 
 
 def test_another_delay_is_taken_where_it_lies_beyond_what_it_is_unsure_by():
