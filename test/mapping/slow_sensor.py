@@ -53,9 +53,9 @@ def track(seed, tau=0.0, delay=0.0, noise=0.02, length=2.0, x=None, elapsed=0.8)
     return Track(x, 20.0 + noisy, stamps, begins)
 
 
-def drive(seed, tau):
-    """A thermometer of that time constant, at 0.5 m/s along lanes."""
-    x = lawnmower(step=0.5 / RATE)
+def drive(seed, tau, depth=6.0):
+    """A thermometer of that time constant, at 0.5 m/s along lanes, so many metres deep."""
+    x = lawnmower(step=0.5 / RATE, depth=depth)
     value, told = None, []
     a = math.exp(-1.0 / RATE / tau) if tau else 0.0
     for f in (21.0 + 1.5 * field(x, seed)).tolist():
