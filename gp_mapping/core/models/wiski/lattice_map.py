@@ -21,6 +21,7 @@ from abc import abstractmethod
 import torch
 from torch import Tensor
 
+from gp_mapping.core.device.transfers import any_positive
 from gp_mapping.core.hyper.learner import HyperLearner
 from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.likelihoods.base import Gaussian
@@ -217,16 +218,14 @@ class LatticeMap(FeatureWeights):
     def _add_work_budget(self, count: int) -> None:
         """Called with the number of new samples, which add to the work budget."""
 
-    def _pose_noise(self, batch: Standardised) -> Tensor:
-        """What an uncertain pose adds to the noise, |∇ mean|² σ_x²: (N,)."""
-        if self.empty or not bool((batch.here.position_variance > 0).any()):
-            return torch.zeros_like(batch.noise)
+    def _extra(self, batch: Standardised) -> Tensor:
+        """As Scaled._extra, without a solve: of the posterior that is there."""
+        if self.empty or not any_positive(batch.here.position_variance):
+            return batch.extra
         self._learn_features()
         places = self.theta.sensor_place(batch.x, batch.velocity, batch.heading)
-        return (
-            local_posterior(self, places).gradient(places).square().sum(2).mean(1)
-            * batch.position_variance
-        )
+        slope = local_posterior(self, places).gradient(places)
+        return batch.extra + slope.square().sum(2).mean(1) * batch.position_variance
 
     def leverage(self, whitened: Tensor) -> Tensor:
         """1 for each sample (K,), so that the memory draws by β: variances would take a solve."""
