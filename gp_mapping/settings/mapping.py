@@ -401,11 +401,7 @@ class MapSettings:
         0.1, "longest path of a cell; shorter where a learned field changes in it", "m", 1e-4, 1e4
     )
     cell_lengthscales: float = setting(
-        0.1,
-        "longest cell, from 2 cell_length on, of a learned one; 0: never",
-        "lengthscales",
-        0,
-        0.2,
+        0.1, "longest cell, from 2 cell_length on; 0: never", "lengthscales", 0.0, 0.2
     )
     cell_duration: float = setting(1.0, "longest time in one cell", "s", 1e-3, 1e4)
     robust: bool = setting(
