@@ -20,7 +20,9 @@ from torch import Tensor
 __all__ = ["OFFSET", "Blocks", "positive", "spacing"]
 
 OFFSET = 4  # where v has the time offset (Theta.vector)
+VARIANCES = slice(1, 3)  # log s², log σ²
 _FAR = 1e300  # m: the edge of the plane; a saved map holds finite numbers alone
+_LARGE = 100.0  # of Δ: what is stale by more is not more stale
 _SOME = 100  # samples whose nearest neighbours tell the spacing
 _FRESH = 0.1  # fraction of a block's samples: as many new ones count as much as a nat
 
@@ -168,15 +170,16 @@ class Blocks:
         """How much each box is out of date: (K,), 1 is a nat or _FRESH of its samples.
 
         It is ½ ΔᵀA_bΔ nats, by which the box may be wrong at v with Δ = v − v_b, plus the samples
-        that came or went. A_b of a box that could never be evaluated is the others' mean: it is
-        tried again where they would have to be.
+        that came or went. Δ of a log variance that has grown counts as more (`stretched`). A_b of
+        a box that could never be evaluated is the others' mean: it is tried again where they would
+        have to be.
 
         Args:
             x: places (N, D).
             order: arrival numbers (N,).
             vector: v (P,).
         """
-        box, away = self.box_of(x), vector - self.at
+        box, away = self.box_of(x), stretched(vector - self.at)
         information, evaluated = self.information, self.evaluated
         if bool(evaluated.any()):
             mean = information[evaluated].mean(0)
@@ -263,6 +266,28 @@ class Blocks:
         """Gradient of the sum at v = vector (P,): (P,)."""
         away = vector - self.at
         return (self.gradient + (self.information @ away[:, :, None])[:, :, 0]).sum(0)
+
+
+def stretched(away: Tensor) -> Tensor:
+    """Δ with log variances that have grown as far as the box may be wrong about them: (K, P).
+
+    Where observations have the variances λ + σ², and σ² becomes σ² e^Δ, log evidence is expected to
+    lose
+
+        ½ Σ [log(1 + f (e^Δ − 1)) − f (e^Δ − 1)/(1 + f (e^Δ − 1))] ≤ ½ A (e^Δ − 1)²
+
+    with f = σ²/(λ + σ²) and A = ½ Σ f², the information about log σ². So Δ' = e^Δ − 1 is returned.
+    A noise that is too small to show has hardly any A, and ½ A Δ² next to nothing of one that is
+    twenty times as large. Of a variance that falls ½ A Δ² is the larger one.
+
+    Args:
+        away: Δ (K, P).
+    """
+    away = away.clone()
+    variances = away[:, VARIANCES]
+    grown = variances.clamp(0.0, _LARGE).expm1()
+    away[:, VARIANCES] = torch.where(variances > 0.0, grown, variances)
+    return away
 
 
 def positive(information: Tensor) -> Tensor:

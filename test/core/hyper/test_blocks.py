@@ -81,6 +81,7 @@ def test_the_sum_of_what_blocks_say():
         blocks = blocks.with_evaluation(which, 30, 59.0, *said[-1])
         assert blocks.is_incomplete(x) == (which == 0)
     v = torch.randn(3, dtype=torch.float64, generator=g)
+    v[1:] -= 5.0  # variances that have fallen: the quadratic is right about them, or too large
     assert torch.allclose(blocks.slope(v), sum(slope + bend @ (v - at) for at, slope, bend in said))
 
     nats = [0.5 * float((v - at) @ bend @ (v - at)) for at, _, bend in said]
@@ -92,6 +93,40 @@ def test_the_sum_of_what_blocks_say():
     )
     more, later = torch.cat([x, x[:1]]), torch.arange(61.0, dtype=torch.float64)
     assert float(blocks.staleness(more, later, v).sum()) == pytest.approx(sum(nats) + 1 / 3.0)
+
+
+@pytest.mark.parametrize("entry, away", [(1, 5.0), (2, 14.0)], ids=["signal", "noise"])
+def test_a_variance_that_grows_makes_a_block_stale_by_what_its_quadratic_misses(entry, away):
+    """A of one that is too small to show says next to nothing of e³ times as much: the block is asked again."""
+    data, near = cells_of(1.0, 60, 3, 0.1, 0.5), torch.arange(60)
+    data["extra"] = torch.zeros_like(data["extra"])
+    learner, at = HyperLearner(TRUTH, TRUTH, free=LEARNED), TRUTH.vector()
+    at[entry] = at[3 - entry] - away
+    information = learner.score(at, data, near)[1]
+    said = 60, 59.0, at, torch.zeros_like(at), information
+    blocks = Blocks.empty(2, 7).with_evaluation(0, *said)
+
+    places = [data[name] for name in ("x", "velocity", "heading", "extra")]
+    covariance = sample_covariance(TRUTH, at, *places)
+    for grown in (0.1, 1.5, 3.0):
+        v = at.clone()
+        v[entry] += grown
+        other = sample_covariance(TRUTH, v, *places)
+        ratio = torch.linalg.solve(other, covariance)
+        expected = 0.5 * float(
+            ratio.trace() - 60.0 - ratio.logdet()
+        )  # nats that v loses against at
+        stale = float(blocks.staleness(data["x"], data["order"], v))
+        assert expected <= stale + 1e-6, (grown, expected, stale)
+
+    plain = 0.5 * float((v - at) @ information @ (v - at))
+    assert expected > 3.0 * plain and stale < 20.0 * expected, (expected, plain, stale)
+    nothing = Blocks.empty(2, 7).with_evaluation(0, 60, 59.0, v, torch.zeros_like(at), information)
+    learner.vector, learner.ENOUGH = v, 2.0 * plain
+    for each, asked in ((blocks, True), (nothing, False)):
+        learner.blocks = each
+        assert learner.step(data | {"y": 0.0 * data["y"]}, torch.Generator()) == asked
+        learner.vector = v
 
 
 def test_average_information_is_the_mean_of_expected_and_observed():
