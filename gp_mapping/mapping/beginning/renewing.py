@@ -133,13 +133,15 @@ class RenewableMap:
         """Length of the cells to come, m; first of all longer ones, the white noise is told apart.
 
         Of samples that were alone in their cells it is a part of what two passes differ by, which
-        no longer cell would average: the map begins again with cells that come with it.
+        no longer cell would average: the map begins again with cells that come with it. Where they
+        would stay alone, longer cells are of no use.
         """
         length, cells = self.shown.suitable_length(), self._gathered.cells
         if length <= cells.longest or cells.single_variance or self.is_renewing or self._told:
             return length
         neighbours, drift = self._gathered.neighbours, self._gathered.drift
-        if neighbours.count < _KNOWN or drift.kept is None:
+        stay_alone = self.shown.final_length() < neighbours.apart
+        if stay_alone or neighbours.count < _KNOWN or drift.kept is None:
             return cells.longest
         self._told = True
         told = [(_with_noise(cell, neighbours.variance), passes) for cell, passes in drift.kept]

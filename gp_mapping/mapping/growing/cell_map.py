@@ -137,7 +137,15 @@ class CellMap:
         return self.map.hyperparameters()["lengthscale"] if self.map.started else None
 
     def suitable_length(self) -> float:
-        """Length of the cells to come, m (averaging/cell_length.py, averaging/unexpected.py).
+        """Length of the cells to come, m: `final_length`, by one doubling at a time.
+
+        Kept posteriors reach a cell farther than they need.
+        """
+        cells = self._gathered.cells
+        return min(self.final_length(), 2.0 * max(cells.length, cells.longest))
+
+    def final_length(self) -> float:
+        """Length that suits cells, m (averaging/cell_length.py, averaging/unexpected.py).
 
         Where hyper-parameters are given, so is that: a fleet's bags have the same cells.
         """
@@ -152,9 +160,7 @@ class CellMap:
         is_smooth = s.cell_lengthscales * lengthscale >= 2.0 * cells.longest
         if is_smooth and self._unexpected.is_over(self._gathered.path_trace.length):
             least = least_lengthscale(self.map.learned())
-            # by one doubling at a time: kept posteriors reach a cell farther than they need
-            longest = min(s.cell_lengthscales * least, 2.0 * cells.length)
-            white = self.scores.white_averaged * cells.length
+            longest, white = s.cell_lengthscales * least, self.scores.white_averaged * cells.length
             return lengthened(cells.longest, longest, kernel, least, signal, white)
         white = cells.averaged_variance * cells.length
         return suitable_length(cells.longest, kernel, lengthscale, signal, white)
@@ -274,9 +280,10 @@ class CellMap:
             self.scores.detect_change(cell, length, self.map, recent)
 
         # only now does the map see the cell: everything above judges it as unseen
-        verdict = self._suspects.look(self.scores.judge(cell, self.map))
-        if (square := self.scores.newest_surprise) is not None:
-            self._unexpected.note(square, length, self.map.hyperparameters()["lengthscale"])
+        judged = self.scores.judge(cell, self.map)
+        if judged.square is not None:
+            self._unexpected.note(judged.square, length, self.map.hyperparameters()["lengthscale"])
+        verdict = self._suspects.look(judged)
         taken = self._take(verdict)
 
         self._advance_restart()

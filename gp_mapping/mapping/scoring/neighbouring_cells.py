@@ -22,6 +22,8 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from itertools import pairwise
+from statistics import median
 
 import numpy as np
 import torch
@@ -52,10 +54,11 @@ class NeighbouringCells:
     Attributes:
         variance: σ² less its standard deviation, squared SI: it is at least that; 0: not known.
         count: differences that tell it, each by its weight.
+        apart: median distance of the newest such samples, m; 0: not known.
     """
 
     def __init__(self) -> None:
-        self.variance = self.count = 0.0
+        self.variance = self.count = self.apart = 0.0
         # place and value of the newest samples of a pass that were alone in their cells
         self._newest: deque[_Sample] = deque(maxlen=5)
         self._pass = -1
@@ -85,6 +88,7 @@ class NeighbouringCells:
         self._newest.append((cell.x[0].tolist(), cell.y[0].tolist()))
         if len(self._newest) == self._newest.maxlen:
             first, before, at, after, last = self._newest
+            self.apart = median(math.dist(x, y) for (x, _), (y, _) in pairwise(self._newest))
             self._rows.append((*_difference(before, at, after), *_difference(first, at, last)))
             self._fresh += 1
 
@@ -135,6 +139,7 @@ class NeighbouringCells:
         return {
             "variance": self.variance,
             "count": self.count,
+            "apart": self.apart,
             "newest": [[list(x), list(y)] for x, y in self._newest],
             "pass": self._pass,
             "fresh": self._fresh,
@@ -146,6 +151,7 @@ class NeighbouringCells:
         self.variance, self.count = float(state["variance"]), float(state["count"])
         self._newest.extend((list(map(float, x)), list(map(float, y))) for x, y in state["newest"])
         self._pass, self._fresh = int(state["pass"]), int(state["fresh"])
+        self.apart = float(state.get("apart", 0.0))  # absent in maps of an older version
         self._rows.extend(map(tuple, torch.as_tensor(state["rows"]).tolist()))
 
 

@@ -497,7 +497,7 @@ class OneStepAhead:
         judges, usual = self.can_judge(field), self._usual_surprise()
         self._surprises.append(square)
         if not judges:
-            return Judged(batch, batch, None)
+            return Judged(batch, batch, None, square)
 
         weight = student_weight(square / usual)
         weakened = batch
@@ -505,16 +505,11 @@ class OneStepAhead:
             # model noise + sensor variance / count is then noise / weight
             variance = batch.count * (noise / weight - model_noise)
             weakened = replace(batch, sensor_variance=variance)
-        return Judged(batch, weakened, residual.mean(0).tolist())
+        return Judged(batch, weakened, residual.mean(0).tolist(), square)
 
     def can_judge(self, field: FieldMap) -> bool:
         """Whether cells are judged: the map has settled, or it is known what is usual."""
         return len(self._surprises) >= _KNOWN or self.is_settled(field)
-
-    @property
-    def newest_surprise(self) -> float | None:
-        """Squared standardised error of the newest cell; None where none is judged."""
-        return self._surprises[-1] if self._surprises else None
 
     def _usual_surprise(self) -> float:
         """Squared standardised error that is usual, by the median of the newest; at least 1."""

@@ -40,11 +40,13 @@ class Judged:
         cell: as it came.
         weakened: with the weight that it has as a gross error; the same object if it is none.
         residual: measured less predicted (C,), SI; None: there was no map to judge it.
+        square: squared standardised error; None: nothing was predicted, or it waited in a file.
     """
 
     cell: Samples
     weakened: Samples
     residual: list[float] | None
+    square: float | None = None
 
     @property
     def is_suspect(self) -> bool:

@@ -1,6 +1,7 @@
 """In a smooth field cells are longer than `cell_length`, for as long as the map expects what comes."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -111,6 +112,19 @@ def test_before_cells_are_longer_those_of_one_sample_are_told_their_noise():
     for part in (state["renewal"]["waiting"], session.state_dict()["renewal"]["waiting"]):
         white = [float(each["cell"]["sensor_variance"][0]) for each in part]
         assert len(white) > 60 and min(white) > 0.005  # of .01; neighbours tell at least so much
+
+
+def test_where_samples_would_stay_alone_nothing_changes():
+    """They are .5 m apart, and cells may be .4 m long: no map begins again, and no cell is longer."""
+    settings = MapSettings(cell_length=0.2, cell_lengthscales=0.03, max_inducing=20)
+    found = []
+    for share in (0.03, 0.06):
+        session = MapSession(
+            map_settings_for("temperature", replace(settings, cell_lengthscales=share))
+        )
+        session.ingest(drive(130, 130)[:90])
+        found.append((session.cells.length > 0.2, session.is_renewing))
+    assert found == [(False, False), (True, True)]
 
 
 def test_samples_of_a_longer_cell_are_judged_with_those_before_and_after_it():

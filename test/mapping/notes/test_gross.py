@@ -35,7 +35,7 @@ def said(
 
 
 def test_a_probe_that_is_lifted_while_the_robot_drives_is_asked_about():
-    """What told of soil was left out without a word, and the map was of air."""
+    """What tells of soil is left out, and the map is of air."""
     (text,), session = said(0.3)
     count = session.report()["gross_errors"]
     assert text.startswith(f"{count} of 400 measurements ({count / 4:.0f} %)") and count > 100

@@ -35,7 +35,7 @@ def lane(n):
 
 
 def test_a_sample_costs_a_small_map_few_operations(monkeypatch):
-    """A tenth more than they are; while a sample alone was taken as many are it was 270."""
+    """A tenth more than they are; taken as many samples are, one alone takes 270."""
     settings = MapSettings(
         field_scale=1.0,
         lengthscale=0.6,
