@@ -442,7 +442,7 @@ def test_planning_comes_in_slices():
         slices.append(time.process_time() - start)
         start = time.process_time()
     assert found and len(slices) > 8
-    assert np.median(slices) < 0.1
+    assert np.median(slices) < sum(slices) / 20
 
 
 @pytest.mark.parametrize(("kind", "most"), [("route", 1000), ("lanes", 1)])

@@ -6,6 +6,7 @@ import planning_scene as scene
 import pytest
 import torch
 from pretended_card import CARD, pretended_card
+from scipy import fft
 
 from gp_mapping import Samples, create_map
 from gp_mapping.planning import integrated_variance_reduction
@@ -73,8 +74,19 @@ def test_a_stated_noise_and_a_wrong_one():
         variance_reduction_surface(field, (0.0, 0.0), 0.4, weights, 0.0)
 
 
-def test_sixteen_thousand_cells_in_two_seconds_of_one_core():
-    """16 384 candidates over as many cells, with 400 inducing inputs."""
+def floor_of_a_surface(features: int, side: int) -> float:
+    """Processor time of the transforms and products alone that a surface cannot do without, s."""
+    b, root = torch.ones(features, side, side).double(), torch.eye(features).double()
+    begin = time.process_time()
+    fft.irfft2(fft.rfft2(b.numpy(), [2 * side, 2 * side]), [2 * side, 2 * side])
+    rows = b.reshape(features, -1)
+    rows @ rows.T @ rows
+    torch.linalg.solve_triangular(root, rows, upper=False)
+    return time.process_time() - begin
+
+
+def test_sixteen_thousand_cells_cost_their_transforms_and_products():
+    """16 384 candidates over as many cells, with 400 inducing inputs: 1.0 of the floor; 2 are allowed."""
     generator = torch.Generator().manual_seed(0)
     field = create_map(
         "dual_svgp", lengthscale=0.8, learn_hyperparameters=False, inducing_tolerance=1e-4
@@ -85,15 +97,16 @@ def test_sixteen_thousand_cells_in_two_seconds_of_one_core():
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        taken = []
+        ratios = []
         for _ in range(3):
             start = time.process_time()
             variance_reduction_surface(
                 field, (0.0, 0.0), 0.1, torch.full((128, 128), 0.01).double()
             )
-            taken.append(time.process_time() - start)
-            if taken[-1] < 2.0:  # another time only where a neighbour's caches may have cost it
+            taken = time.process_time() - start
+            ratios.append(taken / floor_of_a_surface(400, 128))
+            if ratios[-1] < 2.0:  # another time only where a neighbour's caches may have cost it
                 break
     finally:
         torch.set_num_threads(threads)
-    assert len(field.basis) == 400 and min(taken) < 2.0
+    assert len(field.basis) == 400 and min(ratios) < 2.0, ratios
