@@ -464,7 +464,7 @@ def summary(result: dict, session: MapSession, written: dict[str, Path]) -> str:
     inputs = inputs_line(report)
     lines += [inputs] if inputs else []
     lines += [report["datum"]] if report["datum"] else []
-    lines.append("hyper-parameters")
+    lines += ["hyper-parameters", f"  {'kernel':18} {report['kernel']:>8}"]
     metric = session.settings.metric  # of classes and counts the latent field has no unit
     for name, value in report["hyperparameters"].items():
         if name.endswith("stddev") and metric:

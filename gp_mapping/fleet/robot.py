@@ -8,7 +8,7 @@ are agreed on (agreed.py).
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path as FilePath
 
 import torch
@@ -158,7 +158,9 @@ def _begun(job: Job, halfway: StepProgress) -> tuple[Intake, MapSession, Taken |
     """Intake, map, and what they have had of a bag: nothing yet, or as far as was kept."""
     found = halfway.load()
     if found is None:
-        session, cells, before = MapSession(job.parameters.map), [], None
+        # maps of different kernels could not be summed
+        settings = replace(job.parameters.map, learn_smoothness=False)
+        session, cells, before = MapSession(settings), [], None
         intake = Intake(
             job.parameters.intake,
             judge=make_judge(job.parameters.map),

@@ -106,6 +106,18 @@ class Gathering:
         self._pass_open = False
         self.passes = 0
 
+    def use_kernel(self, name: str) -> None:
+        """Let all that compares cells with the field use the kernel that the map has found.
+
+        Args:
+            name: one of KERNELS.
+        """
+        if name == self.settings.kernel:
+            return
+        self.settings = replace(self.settings, kernel=name)
+        for each in (self.response, self.drift, self.frames):
+            each.settings = replace(each.settings, kernel=name)
+
     # --- samples in -------------------------------------------------------------------------------
     def gather(self, samples: Samples, judge: SampleJudge) -> Iterator[Samples]:
         """Put raw samples into cells.

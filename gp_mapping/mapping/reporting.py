@@ -47,6 +47,7 @@ def report_of(session: MapSession) -> dict:
         "datum": session.fixes.summary()[1],
         "device": device.name,
         "device_reason": device.reason,
+        "kernel": session.started_settings.kernel,
         "hyperparameters": session.map.hyperparameters(),
         **session.map.counters(),
     }

@@ -330,6 +330,7 @@ class MapSession(Answering):
     def _load(self, state: dict) -> None:
         """Continue exactly where state_dict was taken; no sample has come yet."""
         self._maps.load_state_dict(state)
+        self._gathered.use_kernel(self._maps.shown.kernel)
         self._gathered.load_state_dict(state)
         self._channels = state["channels"]
         used = self.map.hyperparameters()

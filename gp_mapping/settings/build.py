@@ -94,6 +94,8 @@ class Parameters:
             if node.map_frame and not intake.odometry_frame:
                 intake = replace(intake, odometry_frame=node.map_frame)
             maps = map_settings_for(intake.sensor, maps)
+            if node.publish_tiles or node.merge_from:  # maps of different kernels are not summed
+                maps = replace(maps, learn_smoothness=False)
             check_model(intake, maps)
         except ValueError as error:
             raise ParameterFileError(one_line(error)) from error

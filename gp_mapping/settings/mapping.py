@@ -44,6 +44,11 @@ class MapSettings:
 
     model: str = setting("dual_svgp", "the map's model", choices=MODELS)
     kernel: str = setting("matern52", "covariance function", choices=KERNELS)
+    learn_smoothness: bool = setting(
+        True,
+        "of matern32, 52, 72 and 92 the one under which the first 128 cells are likeliest takes the "
+        "place of `kernel` matern52, where `lengthscale` is 0. Not in teams and fleets",
+    )
     anisotropy: float = setting(
         1.0,
         "how many times longer than `lengthscale` the field's lengthscale along y is; "
@@ -538,10 +543,7 @@ class MapSettings:
 
     @property
     def metric(self) -> bool:
-        """Whether a measurement is a value of the field itself.
-
-        Else it is a class or a count, and the latent field f has no unit.
-        """
+        """Whether a measurement is a value of the field itself, not a class or a count."""
         return LIKELIHOODS.has(self.likelihood, METRIC)
 
     @property
@@ -551,7 +553,7 @@ class MapSettings:
 
     @property
     def censored(self) -> bool:
-        """Whether a measurement at an end of the sensor's range says that the field is beyond."""
+        """Whether an end of the sensor's range says that the field is beyond."""
         return self.likelihood == "censored"
 
     @property

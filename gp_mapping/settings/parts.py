@@ -208,6 +208,8 @@ KERNELS = Parts(
         "matern12": Part(_STATIONARY + "Matern12"),
         "matern32": Part(_STATIONARY + "Matern32"),
         "matern52": Part(_STATIONARY + "Matern52"),
+        "matern72": Part(_STATIONARY + "Matern72"),
+        "matern92": Part(_STATIONARY + "Matern92"),
     },
 )
 

@@ -34,7 +34,12 @@ def correlation(name: str, r: np.ndarray) -> np.ndarray:
         return np.exp(-r)
     if name == "matern32":
         return (1 + np.sqrt(3) * r) * np.exp(-np.sqrt(3) * r)
-    return (1 + np.sqrt(5) * r + 5 * r**2 / 3) * np.exp(-np.sqrt(5) * r)
+    if name == "matern52":
+        return (1 + np.sqrt(5) * r + 5 * r**2 / 3) * np.exp(-np.sqrt(5) * r)
+    if name == "matern72":
+        q = np.sqrt(7) * r
+        return (1 + q + 2 * q**2 / 5 + q**3 / 15) * np.exp(-q)
+    return (1 + 3 * r + 27 * r**2 / 7 + 18 * r**3 / 7 + 27 * r**4 / 35) * np.exp(-3 * r)
 
 
 def covariance(a, b, name="matern52", length=0.5, signal=10.0, **_) -> np.ndarray:

@@ -17,7 +17,7 @@ def frame_breaks(session: MapSession, passes: list[Samples]) -> list[Break]:
         session: a map of some of them.
         passes: all, each in order of time.
     """
-    settings, known = session.settings, session.map.hyperparameters()
+    settings, known = session.started_settings, session.map.hyperparameters()
     passes = [session.as_mapped(samples) for samples in passes if len(samples)]
     track = track_of_passes(passes, known["lengthscale"], settings.heading_stddev > 0)
     if track is None or len(track.y) < FEWEST:

@@ -72,6 +72,7 @@ def run(args: argparse.Namespace) -> int:
     for i, transform in transforms.items():
         rows[i] |= {"frame": frames[i], "moved": list(transform)}
 
+    warnings += _one_kernel(paths, sessions, order)
     warnings += _own_places(paths, sessions, order)
     warnings += _turns_differ(paths, sessions, order)
     warnings += _added(paths, sessions, order, rows)
@@ -320,6 +321,30 @@ def _moved(
         raise UsageError(f"{path}: {error}") from error
     session.about["frame"] = into.about.get("frame") or ""
     return session
+
+
+def _one_kernel(paths: list[Path], sessions: list[MapSession], order: list[int]) -> list[str]:
+    """Give maps of fields that were found to be of another smoothness the first one's θ.
+
+    Args:
+        paths: of the maps, for the notes.
+        sessions: the maps; those in question are changed.
+        order: indices of the maps, that with most cells first.
+
+    Returns:
+        A sentence for each map that was changed.
+    """
+    notes, first = [], sessions[order[0]]
+    own, learned = first.started_settings.kernel, first.map.learned()
+    for i in order[1:]:
+        other = sessions[i].started_settings.kernel
+        # agree_on changes the map, and is False where it cannot: then merging says what differs
+        if other != own and learned is not None and sessions[i].map.agree_on(learned.theta):
+            notes.append(
+                f"the kernel of {paths[i]} was {other}, and that of {paths[order[0]]} is {own}: the "
+                f"sum has {own}; what was remembered of the former is taken in again by it"
+            )
+    return notes
 
 
 def _own_places(paths: list[Path], sessions: list[MapSession], order: list[int]) -> list[str]:

@@ -19,7 +19,10 @@ from torch import Tensor
 
 from gp_mapping.core.kernels import make_kernel
 
-__all__ = ["FirstGuess", "first_guess", "robust_stddev"]
+__all__ = ["SMOOTHNESS", "FirstGuess", "first_guess", "likeliest_kernel", "robust_stddev"]
+
+# kernels that differ in how smooth the field is, in order of it
+SMOOTHNESS = ("matern32", "matern52", "matern72", "matern92")
 
 _LENGTHS, _LONGEST = 12, 2.0  # lengthscales of the grid; the longest, in extents of the path
 _RATIOS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)  # τ of the grid
@@ -27,6 +30,9 @@ _RATIOS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)  # τ of the grid
 _FREEDOM = 3.0
 _BEYOND = 5.0  # robust standard deviations at which a value is cut: one outlier is no field
 _MOST = 160  # cells that are used; of more, an even choice
+# the finer grid on which kernels are compared: ℓ up to that factor from the start, and more τ, for
+# the smoother a kernel, the smaller the noise beside which it is told
+_AROUND, _LENGTHS_AROUND, _RATIOS_AROUND = 3.0, 7, 15
 # sizes of the values: a spread below the first is rounding of float64, as means of equal values
 # have it, and taken for the second; a counter at 1e9 whose field varies by 1 has none
 _ROUNDING, _CONSTANT = 1e-13, 1e-5
@@ -89,6 +95,89 @@ def first_guess(x: Tensor, y: Tensor, kernel: str = "matern52", unit: float = 1.
     Returns:
         The starts; from a single place those of the spread alone.
     """
+    values = _standardised(x, y, unit)
+    if values.extent <= 0.0:
+        return FirstGuess(1.0, values.size, 0.3 * values.size, values.centre)
+
+    # the grid: the kernel's eigenvectors serve all ratios τ of a lengthscale
+    lengths = torch.logspace(
+        math.log10(values.shortest),
+        math.log10(_LONGEST * values.extent),
+        _LENGTHS,
+        dtype=torch.float64,
+    )
+    ratios = torch.tensor(_RATIOS, dtype=torch.float64)
+    score, signal = _on_grid(values, kernel, lengths, ratios)
+
+    logs = torch.stack(
+        [lengths.log()[:, None].expand_as(signal), signal.log(), (ratios * signal).log()]
+    )
+    weights = torch.softmax(score.flatten(), 0)
+    length, signal, noise = torch.exp(logs.flatten(1) @ weights).tolist()
+    return FirstGuess(length, signal * values.size, noise * values.size, values.centre)
+
+
+def likeliest_kernel(
+    x: Tensor, y: Tensor, guess: FirstGuess, known: tuple[str, ...] = SMOOTHNESS
+) -> str:
+    """Return the kernel under which the first cells are likeliest: how smooth the field is.
+
+        p(y | k) ∝ Σ_(ℓ, τ) p(y | ℓ, τ, k)
+
+    on a grid of ℓ within a factor of three of the start's, since a smoother kernel has a shorter
+    lengthscale for the same field, and of all τ. The kernels are equally likely beforehand.
+
+    Args:
+        x: (N, D) positions, m.
+        y: (N, C) values in any unit.
+        guess: starts from the same cells.
+        known: names of kernels, one of which is chosen; the first of equals.
+
+    Reference:
+        Stein 1999, Interpolation of Spatial Data, 1.7 and 6: the smoothness is a parameter that
+        data tell, and that decides predictions between them.
+    """
+    values = _standardised(x, y, 1.0)
+    if values.extent <= 0.0:
+        return known[0]
+    ends = math.log10(guess.lengthscale / _AROUND), math.log10(guess.lengthscale * _AROUND)
+    lengths = torch.logspace(*ends, _LENGTHS_AROUND, dtype=torch.float64)
+    ratios = torch.logspace(-3.0, 0.5, _RATIOS_AROUND, dtype=torch.float64)
+    scores = [
+        float(torch.logsumexp(_on_grid(values, kernel, lengths, ratios)[0].flatten(), 0))
+        for kernel in known
+    ]
+    return known[scores.index(max(scores))]
+
+
+class _Standardised(NamedTuple):
+    """Values in units of their size, outliers cut, and how far their places lie apart.
+
+    Attributes:
+        x: (N, D) m.
+        inner: (N, C).
+        size: of the values, in their unit.
+        centre: (C,) in their unit.
+        shortest: m, usual distance of two that follow each other.
+        extent: m; 0: a single place, or values that show no field.
+    """
+
+    x: Tensor
+    inner: Tensor
+    size: float
+    centre: list[float]
+    shortest: float
+    extent: float
+
+
+def _standardised(x: Tensor, y: Tensor, unit: float) -> _Standardised:
+    """Values for the grid, at most _MOST of them.
+
+    Args:
+        x: (N, D) positions, m.
+        y: (N, C) values in any unit.
+        unit: spread of values that are all 0.
+    """
     if len(x) > _MOST:
         even = torch.linspace(0, len(x) - 1, _MOST, dtype=torch.float64).round().long()
         x, y = x[even], y[even]
@@ -98,7 +187,7 @@ def first_guess(x: Tensor, y: Tensor, kernel: str = "matern52", unit: float = 1.
     if len(x) < _FEW or float(spread.max()) == 0.0:
         largest = float(y.abs().max())
         size = max(_UNSEEN * largest, 3.0 * float(spread.max())) if largest > 0 else unit
-        return FirstGuess(1.0, size, 0.3 * size, centre.tolist())
+        return _Standardised(x, y, size, centre.tolist(), 0.0, 0.0)
 
     # values in units of their size, outliers cut
     limit = _BEYOND * spread
@@ -107,32 +196,33 @@ def first_guess(x: Tensor, y: Tensor, kernel: str = "matern52", unit: float = 1.
     if size < _ROUNDING * largest:
         size = _CONSTANT * largest
     size = max(size, 1e-300)
-    inner = inner / size
 
     extent = float((x.amax(0) - x.amin(0)).norm())
     steps = (x[1:] - x[:-1]).norm(dim=1)
     steps = steps[steps > 1e-6 * max(extent, 1e-300)]
     if extent <= 0.0 or not len(steps):
-        return FirstGuess(1.0, size, 0.3 * size, centre.tolist())
-
-    # the grid: the kernel's eigenvectors serve all ratios τ of a lengthscale
+        return _Standardised(x, inner, size, centre.tolist(), 0.0, 0.0)
     shortest = min(float(steps.median()), extent)
-    lengths = torch.logspace(
-        math.log10(shortest), math.log10(_LONGEST * extent), _LENGTHS, dtype=torch.float64
-    )
-    ratios = torch.tensor(_RATIOS, dtype=torch.float64)
-    values, vectors = torch.linalg.eigh(
+    return _Standardised(x, inner / size, size, centre.tolist(), shortest, extent)
+
+
+def _on_grid(
+    values: _Standardised, kernel: str, lengths: Tensor, ratios: Tensor
+) -> tuple[Tensor, Tensor]:
+    """As `_evidence`: (L, T) each. The kernel's eigenvectors serve all τ of a lengthscale.
+
+    Args:
+        values: the cells.
+        kernel: name of the covariance function.
+        lengths: ℓ (L,), m.
+        ratios: τ (T,).
+    """
+    x = values.x
+    eigenvalues, vectors = torch.linalg.eigh(
         torch.stack([make_kernel(kernel, 1.0, length)(x, x) for length in lengths.tolist()])
     )  # (L, N), (L, N, N)
-    spectra = values.clamp_min(0.0)[:, None] + ratios.square()[:, None]
-    score, signal = _evidence(spectra, vectors.mT @ inner, vectors.sum(1))
-
-    logs = torch.stack(
-        [lengths.log()[:, None].expand_as(signal), signal.log(), (ratios * signal).log()]
-    )
-    weights = torch.softmax(score.flatten(), 0)
-    length, signal, noise = torch.exp(logs.flatten(1) @ weights).tolist()
-    return FirstGuess(length, signal * size, noise * size, centre.tolist())
+    spectra = eigenvalues.clamp_min(0.0)[:, None] + ratios.square()[:, None]
+    return _evidence(spectra, vectors.mT @ values.inner, vectors.sum(1))
 
 
 def _evidence(spectra: Tensor, turned: Tensor, ones: Tensor) -> tuple[Tensor, Tensor]:

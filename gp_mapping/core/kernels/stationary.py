@@ -22,6 +22,8 @@ __all__ = [
     "Matern12",
     "Matern32",
     "Matern52",
+    "Matern72",
+    "Matern92",
     "Stationary",
     "Sum",
     "TwoScales",
@@ -288,7 +290,7 @@ class Stationary(Kernel):
         Raises:
             TypeError: the kernel does not define it.
         """
-        raise TypeError("use RBF, Matern12, Matern32 or Matern52")
+        raise TypeError("use RBF or a Matérn kernel")
 
     def slope(self, square: Tensor) -> Tensor:
         """∂ρ/∂(r²) as a function of r², of the same shape; here by automatic differentiation."""
@@ -414,6 +416,77 @@ class Matern52(Stationary):
         q = r.mul_(-(5.0**0.5))
         rest = torch.addcmul(q, q, q, value=-1.0 / 3.0)
         return q.exp_().addcmul_(q, rest, value=-1.0)
+
+
+class _SmoothMatern(Stationary):
+    """Matérn p + ½ with ρ = P(q) e^(−q), q = √(2p + 1) r.
+
+    As ρ' = −½ (2p + 1) ρ(q; p − 1)/(2p − 1) in r², the polynomial of the slope is that of the next
+    rougher one (Abramowitz and Stegun 1972, 10.2.21).
+    """
+
+    factor: ClassVar[float]  # 2p + 1
+    polynomial: ClassVar[tuple[float, ...]]  # P, the highest power first
+    derivative: ClassVar[tuple[float, ...]]  # of the slope, with its factor
+
+    @classmethod
+    def correlation(cls, square):
+        """As Stationary.correlation."""
+        q = _distance(square, cls.factor)
+        return _horner(cls.polynomial, q) * torch.exp(-q)
+
+    @classmethod
+    def slope(cls, square):
+        """As Stationary.slope."""
+        q = _distance(square, cls.factor)
+        return _horner(cls.derivative, q) * torch.exp(-q)
+
+    @classmethod
+    def correlation_and_slope(cls, square):
+        """As Stationary.correlation_and_slope, by one exponential."""
+        q = (cls.factor * square).clamp_min_(1e-36).sqrt_()
+        decay = torch.neg(q).exp_()
+        both = (_horner(cls.polynomial, q), _horner(cls.derivative, q))
+        return both[0].mul_(decay), both[1].mul_(decay)
+
+    @classmethod
+    def from_distance(cls, r):
+        """As Stationary.from_distance."""
+        q = r.mul_(cls.factor**0.5)
+        total = _horner(cls.polynomial, q)
+        return total.mul_(q.neg_().exp_())
+
+
+def _horner(coefficients: tuple[float, ...], q: Tensor) -> Tensor:
+    """The polynomial in its own memory; differentiable."""
+    total = q * coefficients[0] + coefficients[1]
+    for c in coefficients[2:]:
+        total = total * q + c
+    return total
+
+
+class Matern72(_SmoothMatern):
+    """Matérn 7/2, ρ = (1 + q + 2q²/5 + q³/15) exp(−q), q = √7 r."""
+
+    card_code = (
+        "(T(1) + sqrt(T(7) * s) * (T(1) + sqrt(T(7) * s) * (T(0.4) + sqrt(T(7) * s) / T(15))))"
+        " * exp(-sqrt(T(7) * s))"
+    )
+    factor = 7.0
+    polynomial = (1.0 / 15.0, 0.4, 1.0, 1.0)
+    derivative = (-7.0 / 30.0, -0.7, -0.7)
+
+
+class Matern92(_SmoothMatern):
+    """Matérn 9/2, ρ = (1 + q + 3q²/7 + 2q³/21 + q⁴/105) exp(−q), q = 3r."""
+
+    card_code = (
+        "(T(1) + sqrt(T(9) * s) * (T(1) + sqrt(T(9) * s) * (T(3) / T(7) + sqrt(T(9) * s)"
+        " * (T(2) / T(21) + sqrt(T(9) * s) / T(105))))) * exp(-sqrt(T(9) * s))"
+    )
+    factor = 9.0
+    polynomial = (1.0 / 105.0, 2.0 / 21.0, 3.0 / 7.0, 1.0, 1.0)
+    derivative = (-3.0 / 70.0, -9.0 / 35.0, -9.0 / 14.0, -9.0 / 14.0)
 
 
 @dataclass(frozen=True)

@@ -115,6 +115,7 @@ class RenewableMap:
         """Take a finished cell; look a few steps on for a slow sensor, or one that drifts."""
         settled, white = self._gathered.settle(cell), self._gathered.neighbours.variance
         self._pass_on([_with_noise(each, white) for each in settled] if self._told else settled)
+        self._gathered.use_kernel(self.shown.kernel)
         frames = self._gathered.frames
         frames.look(self.shown.lengthscale)
         if self._new is not None:
@@ -210,6 +211,7 @@ class RenewableMap:
         response, drift = self._gathered.response, self._gathered.drift
         frames = self._gathered.frames
         yield from self._flushing()
+        self._gathered.use_kernel(self.shown.kernel)
         length = self.shown.lengthscale
         yield from frames.looking_last(length)
         if not frames.is_contradicted and (yield from response.looking_last(length)):

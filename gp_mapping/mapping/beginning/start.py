@@ -6,6 +6,8 @@ and the map is made again from the same cells, next to the one that answers (res
 afterwards it is the map that would have been, had the starts been known beforehand. The first cells
 are kept for that, and no more than those.
 
+With 64 and with 128 cells the kernel is found as well, by how smooth the field is along the path.
+
 Cells of a robot that stands tell nothing of the lengthscale, nor of how the field varies: eight of
 them count as one.
 """
@@ -17,11 +19,12 @@ from dataclasses import asdict, fields, replace
 
 import torch
 
-from gp_mapping.core.hyper.first_guess import first_guess
+from gp_mapping.core.hyper.first_guess import first_guess, likeliest_kernel
 from gp_mapping.core.types import Samples
 from gp_mapping.mapping.beginning.wild import UNLIKELY, first_weights, in_runs, weakened
 from gp_mapping.mapping.labels import fractions_above
 from gp_mapping.settings.mapping import AUTOMATIC, MapSettings, within_ranges
+from gp_mapping.settings.parts import MODELS, VECTOR
 
 __all__ = ["ROUGH", "Start"]
 
@@ -211,15 +214,21 @@ class Start:
             }
 
         automatic = {name: value for name, value in guessed.items() if getattr(s, name) == 0.0}
+        kernel = s.kernel
+        if self._count > ROUGH and _finds_kernel(s):  # of fewer it is hardly told
+            kernel = likeliest_kernel(x, y, guess)
+            if kernel != s.kernel:
+                finer = first_guess(x, y, kernel, s.field_scale)
+                automatic |= {"lengthscale": finer.lengthscale}
         # a start that the settings give stays as it is
-        self.found = replace(s, **within_ranges(automatic)), centre
+        self.found = replace(s, kernel=kernel, **within_ranges(automatic)), centre
 
     def state_dict(self) -> dict:
         """Return the starts found so far, and the first cells where more are to be found."""
         return {
-            "resolved": {name: getattr(self.resolved, name) for name in AUTOMATIC},
+            "resolved": {name: getattr(self.resolved, name) for name in (*AUTOMATIC, "kernel")},
             "centre": self.centre,
-            "found": {name: getattr(self.found[0], name) for name in AUTOMATIC},
+            "found": {name: getattr(self.found[0], name) for name in (*AUTOMATIC, "kernel")},
             "found_centre": self.found[1],
             "count": self._moved,
             "total": self._total,
@@ -255,6 +264,14 @@ class Start:
         self._place = None if place is None else list(map(float, place))
 
         self._open, self.cells = bool(state["open"]), [Samples(**c) for c in state["cells"]]
+
+
+def _finds_kernel(settings: MapSettings) -> bool:
+    """Whether the kernel is found from the first cells, as the other starts are."""
+    s = settings
+    is_open = s.learn_smoothness and s.learn_hyperparameters and s.lengthscale == 0.0
+    is_plain = s.kernel == "matern52" and s.long_share == 0.0 and not MODELS.has(s.model, VECTOR)
+    return is_open and is_plain and s.metric and not s.censored
 
 
 def _values(cells: list[Samples], settings: MapSettings) -> tuple[torch.Tensor, torch.Tensor]:

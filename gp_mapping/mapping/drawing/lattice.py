@@ -20,7 +20,12 @@ __all__ = ["Lattice", "flat", "points_needed"]
 _FRACTION = 12.0  # lattice points in a lengthscale
 # Of a kernel, signal over noise from which on more are needed, and the power of it with which they
 # grow: 2/(2ν + 1) of a Matérn.
-_QUIET = {"rbf": (22.0, 0.0), "matern32": (3.0, 0.5)}
+_QUIET = {
+    "rbf": (22.0, 0.0),
+    "matern32": (3.0, 0.5),
+    "matern72": (22.0, 0.25),
+    "matern92": (22.0, 0.2),
+}
 _QUIET_OTHERS = (22.0, 1.0 / 3.0)
 _HALO = 6  # lattice points beyond the window, so that the spline's ends are out of sight
 _KEEP = 12  # lattice points beyond a changed region that its spline coefficients reach

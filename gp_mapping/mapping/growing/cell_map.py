@@ -105,7 +105,7 @@ class CellMap:
     def _new_slow(self) -> ResponseVariance:
         """What the sensor's time constant adds to the variance, of an empty map."""
         deviation, length, signal = self._gathered.response.uncertainty
-        return ResponseVariance(ResponseSlopes(deviation, length, signal, self.settings.kernel))
+        return ResponseVariance(ResponseSlopes(deviation, length, signal, self.kernel))
 
     # --- what is known of it ----------------------------------------------------------------------
     @property
@@ -117,6 +117,11 @@ class CellMap:
     def started_settings(self) -> MapSettings:
         """The settings, with the first cells' starts where they leave one open."""
         return self._start.resolved
+
+    @property
+    def kernel(self) -> str:
+        """Name of the map's kernel: given, or as smooth as the first cells show the field."""
+        return self._start.resolved.kernel
 
     @property
     def weakened_cells(self) -> int:
@@ -155,7 +160,7 @@ class CellMap:
         if not known or self._gathered.response.is_active:
             return cells.longest
         learned = self.map.hyperparameters()
-        kernel, lengthscale = s.kernel, learned["lengthscale"]
+        kernel, lengthscale = self.kernel, learned["lengthscale"]
         signal = learned["signal_stddev"] ** 2
         is_smooth = s.cell_lengthscales * lengthscale >= 2.0 * cells.longest
         if is_smooth and self._unexpected.is_over(self._gathered.path_trace.length):
@@ -365,7 +370,7 @@ class CellMap:
         else:
             self.scores.restart(self._start.resolved)
 
-        self.renderer = Renderer(self.settings)
+        self.renderer = Renderer(self._start.resolved)
         self.cell_count = sum(map(len, again.taken))
         self.taken = None if self.taken is None else list(again.taken)
         self.revision += 1
@@ -438,6 +443,7 @@ class CellMap:
             self._start.load_state_dict(state["start"])
             self.map = self._new_map(self._start.resolved)
             self.scores = OneStepAhead(self._start.resolved)
+            self.renderer = Renderer(self._start.resolved)
 
         if state.get("again") is not None:
             self._again = RestartedMap.restored(state["again"], self._new_map(*self._start.found))

@@ -206,6 +206,24 @@ def test_places_of_sensors_that_differ_are_said_and_settled(folder, capsys):
     assert sorted(apart.tolist()) == pytest.approx(mine * [0.0] + its * [0.2], abs=0.02)
 
 
+def test_maps_of_fields_of_another_smoothness_get_one_kernel(folder, capsys):
+    """What is remembered is taken in again: the sum is that of maps with that kernel, to .1 sd."""
+    smooth = mapped(
+        folder, "smooth", folder / "b", settings=[*SETTINGS, "--set", "kernel=matern72"]
+    )
+    for name in ("smooth", "of_b"):
+        words = [str(folder / "of_a"), str(folder / name), "--output", str(folder / f"{name}_sum")]
+        assert cli.main(["merge", *words]) == 0
+        said = f"the kernel of {smooth}/map.gpm was matern72" in capsys.readouterr().out
+        assert said == (name == "smooth")
+    one, other = (opened(folder / f"{name}_sum") for name in ("smooth", "of_b"))
+    assert one.started_settings.kernel == "matern52" and one.cell_count == other.cell_count
+    x = torch.cat([one.memory, one.memory + 0.2])
+    one, other = one.predict(x), other.predict(x)
+    assert float(((one.mean - other.mean) / other.stddev).abs().max()) < 0.1
+    assert float((one.stddev / other.stddev).log().abs().max()) < 0.1
+
+
 def test_the_sum_of_exact_maps_is_exact(folder):
     """But for the weights of the second bag's cells: the white noise in them is told from the cells before."""
     exact = [*SETTINGS, "--set", "model=exact"]

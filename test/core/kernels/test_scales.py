@@ -37,7 +37,9 @@ SHAPES = [
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("name", ["rbf", "matern12", "matern32", "matern52"])
+@pytest.mark.parametrize(
+    "name", ["rbf", "matern12", "matern32", "matern52", "matern72", "matern92"]
+)
 def test_a_kernel_is_its_formula(name, shape):
     theta = Theta(0.7, 3.0, 1.0, 20.0, kernel_name=name, **shape)
     a, b = torch.rand(9, 2, dtype=torch.float64), torch.rand(5, 2, dtype=torch.float64)
@@ -50,12 +52,16 @@ def test_a_kernel_is_its_formula(name, shape):
     assert np.allclose(theta.kernel().diag(b).numpy(), 9.0)
 
 
-@pytest.mark.parametrize("name", ["rbf", "matern32", "matern52"])
+@pytest.mark.parametrize("name", ["rbf", "matern32", "matern52", "matern72", "matern92"])
 def test_the_slope_is_the_derivative(name):
     kernel = TwoScales(4.0, 0.5, make_kernel(name, 4.0, 0.5), 5.0, 0.4)
     square = torch.rand(50, dtype=torch.float64, requires_grad=True)
     expected = torch.autograd.grad(kernel.correlation(square).sum(), square)[0]
     assert torch.allclose(kernel.slope(square.detach()), expected, rtol=1e-10)
+    alone = make_kernel(name, 4.0, 0.5)
+    both = alone.correlation_and_slope(square.detach())
+    assert torch.allclose(both[0], alone.correlation(square.detach()), rtol=1e-12)
+    assert torch.allclose(both[1], alone.slope(square.detach()), rtol=1e-10)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
