@@ -62,11 +62,13 @@ def test_the_highest_number_counts_whatever_the_clock_says_and_a_damaged_file_is
 def test_what_was_refused_before_is_kept_beside_what_is_refused_now(tmp_path):
     """A day's map of another kernel, and then one cut off: the second took the place of the first."""
     files = MapFiles(tmp_path)
-    for size in (900, 10, 500, 20, 30, 40):
+    for size in (900, 10, 500, 20, 30, 5, 40):
         files.autosave.unlink(missing_ok=True)
         files.autosave.write_bytes(bytes(size))
         files.keep_refused([files.autosave])
         assert files.keep_refused([files.autosave]) == [], "it is kept already"
+        second = tmp_path / "autosave.gpm.refused"
+        assert second.samefile(files.autosave), "no bytes are written"
     kept = {path.name: path.stat().st_size for path in tmp_path.glob("*.refused")}
     assert kept.pop("autosave.gpm.refused") == 40 and sorted(kept.values()) == [20, 30, 500, 900]
     assert set(kept) == {f"autosave-{n}.gpm.refused" for n in range(2, 6)}

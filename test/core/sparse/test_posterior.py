@@ -108,6 +108,17 @@ def test_no_passes_no_constants():
     assert numbers == () and mean.shape == (0, 1) and covariance.shape == (0, 0)
 
 
+def test_of_a_pass_that_nobody_has_seen_the_prior_is_known():
+    """Independent of the field, also where no pass has been seen."""
+    seen = samples(X, Y, pass_number=np.zeros(len(X)))
+    for batch in (samples(X, Y), seen):
+        field = create_map("dual_svgp", **SETTINGS, bias_stddev=3.0 * UT, learn_bias=False)
+        field.update(batch)
+        mean, variance, column = field.posterior.bias(7.0)
+        assert mean.tolist() == [0.0] and not bool(column.any())
+        assert float(variance) == pytest.approx(9.0)
+
+
 @pytest.mark.parametrize(
     "model, settings", [("dual_svgp", {}), ("solve_gp", {"max_orthogonal": 40})]
 )

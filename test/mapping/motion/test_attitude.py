@@ -91,6 +91,20 @@ def test_a_heading_of_the_pose_is_kept_and_without_either_there_is_none():
     assert rate == pytest.approx(1.0, rel=1e-6)
 
 
+def test_a_yaw_rate_is_that_of_a_fifth_of_a_second():
+    """So what headings tremble by, 2 hundredths of a radian from one to the next, is no turn of 1 rad/s."""
+    track, n = HeadingTrack(0.0), 60
+    psi = [0.5 * k / RATE + 0.01 * (-1) ** k for k in range(n)]
+    for steps in (1, n):  # one by one, and together
+        rates = []
+        for i in range(0, n, steps):
+            part = range(i, i + steps)
+            headings = [[math.cos(psi[k]), math.sin(psi[k])] for k in part]
+            rates += track.steps([[0.0, 0.0] for _ in part], [k / RATE for k in part], headings)[1]
+        track.begin_pass()
+        assert rates[12:] == pytest.approx([0.5] * (n - 12), abs=0.11)
+
+
 def test_where_headings_end_the_path_goes_on_from_the_last_of_them():
     """A pose that loses its attitude; also in a map, batch after batch, and where it was saved between them."""
     t, x, psi, _ = turning_robot(8.0)

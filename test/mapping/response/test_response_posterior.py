@@ -1,14 +1,16 @@
 """How well the values of a slow sensor tell its time constant."""
 
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
 from drifting import done
 from slow_sensor import lawnmower, track
 
+from gp_mapping.mapping.response import posterior
 from gp_mapping.mapping.response.block_evidence import BlockEvidence
-from gp_mapping.mapping.response.posterior import known_constant, late_evidence
+from gp_mapping.mapping.response.posterior import known_constant, late_evidence, slow_evidence
 from gp_mapping.mapping.response.track import Track
 
 
@@ -169,3 +171,39 @@ def test_a_sensor_without_noise_is_given_a_thousandth_of_the_field():
     best = BlockEvidence(told._replace(y=y / y.std()), "matern52", 2.0, 0.03)
     done(best.evidence(best.of_delay(0.0)))
     assert 0.0 <= best.vertex[1] - math.log(1e-3) < 0.12  # a step of the grid
+
+
+class Parabola:
+    """Evidence with a parabola of log τ, of which the top and the width are known."""
+
+    def __init__(self, top, width):
+        self.top, self.width = top, width
+        self.vertex, self.signal = (0.0, 0.0), 1.0
+
+    def of_constant(self, seconds):
+        return math.log(seconds)
+
+    def evidence(self, place):
+        yield
+        return -0.5 * ((place - self.top) / self.width) ** 2
+
+
+@pytest.mark.parametrize("width", [0.05, 0.15])
+@pytest.mark.parametrize("beside", [-0.93, 0.02, 0.7])
+def test_evidence_is_taken_a_standard_deviation_apart_about_its_top(monkeypatch, width, beside):
+    """So the sum over what is taken is the integral, wherever the climb begins."""
+    hill = Parabola(math.log(2.0), width)
+    monkeypatch.setattr(posterior, "BlockEvidence", lambda *_: hill)
+    told = done(known_constant(None, "matern52", 2.0 * math.exp(beside), 2.0, 0.03))
+    # what lies three deviations away may count on one side alone
+    assert math.log(told.seconds / 2.0) == pytest.approx(0.0, abs=0.02 * width)
+    assert told.deviation == pytest.approx(width, rel=0.02)
+
+
+def test_the_evidence_of_a_slow_sensor_has_a_free_beginning_in_each_pass(monkeypatch):
+    """Of 1e4 times the field's variance: half a logarithm of it less for each."""
+    monkeypatch.setattr(posterior, "BlockEvidence", lambda *_: Parabola(math.log(2.0), 0.1))
+    for begins in ([True, False, False], [True, False, True]):
+        told = SimpleNamespace(begins=torch.tensor(begins))
+        value = done(slow_evidence(told, "matern52", 2.2, 2.0, 0.03))
+        assert value == pytest.approx(-0.5 * sum(begins) * math.log(1e4))

@@ -37,6 +37,7 @@ def test_a_row_gets_the_place_of_so_much_earlier_on_its_pass():
     assert len(line.rows) == 3, "no more than it needs"
     assert line.place(row(6.0, passes=2)) is None, "another pass has no place before it"
     assert line.place(row(7.5, passes=2)).x == (36.0, 1.0)
+    assert line.place(row(7.5, passes=2)) is None, "a stamp that comes again begins anew"
     same = row(3.0)
     assert DelayLine(0.0).place(same) is same
 

@@ -220,6 +220,27 @@ def test_saved_on_the_way_it_goes_on_exactly(small_slices):
         assert same_state(state, kept), "the state that was loaded from was written into"
 
 
+def test_saved_while_inputs_are_removed_it_goes_on_exactly(small_slices, monkeypatch):
+    """A few in each slice: which of them are gone already is part of its state."""
+    monkeypatch.setattr(rebuilds, "_LET_GO", 2)
+    one, more, other = built(150), samples(100, seed=1), None
+    one.in_slices(True)
+    one.adopt_in_slices(replace(one.theta, lengthscale=0.7))
+    for i in range(100):
+        one.update(more[i : i + 1])
+        if other is not None:
+            other.update(more[i : i + 1])
+        elif one.rebuild.removal is not None and not bool(one.rebuild.removal.alive.all()):
+            other = create_map("dual_svgp", **(GIVEN | {"max_inducing": 300, "memory_size": 600}))
+            other.load_state_dict(copy.deepcopy(one.state_dict()))
+            other.in_slices(True)
+            assert torch.equal(other.rebuild.removal.alive, one.rebuild.removal.alive)
+        if one.rebuild is None:
+            break
+    assert other is not None and other.rebuild is None
+    same(other, one)
+
+
 def test_forgetting_and_refused_samples_on_the_way(small_slices):
     once, sliced = built(), built()
     theta, more = replace(once.theta, lengthscale=0.45), samples(200, seed=1)

@@ -230,3 +230,15 @@ def test_planning_asks_for_no_mean():
     assert torch.equal(
         far.predict(grid.centres()).mean, field.for_planning().predict(grid.centres()).mean
     )
+
+
+def test_a_fantasy_of_no_place_is_the_map_and_another_one():
+    """A plan that measures nowhere."""
+    field = create_map("wiski", **SETTINGS)
+    field.update(samples(*drive(60)))
+    asked = torch.tensor([[1.0, 0.5], [3.0, 3.0]]).double()
+    field.predict(asked)
+    dreamt = field.fantasize(asked[:0])
+    assert torch.equal(dreamt.predict(asked).mean, field.predict(asked).mean)
+    dreamt.update(samples(*drive(10)))
+    assert dreamt.samples == 70 and field.samples == 60
