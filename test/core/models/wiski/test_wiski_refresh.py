@@ -237,8 +237,10 @@ def test_a_fantasy_of_no_place_is_the_map_and_another_one():
     field = create_map("wiski", **SETTINGS)
     field.update(samples(*drive(60)))
     asked = torch.tensor([[1.0, 0.5], [3.0, 3.0]]).double()
-    field.predict(asked)
+    field.refresh()
     dreamt = field.fantasize(asked[:0])
-    assert torch.equal(dreamt.predict(asked).mean, field.predict(asked).mean)
+    assert dreamt is not field and torch.equal(
+        dreamt.predict(asked).mean, field.predict(asked).mean
+    )
     dreamt.update(samples(*drive(10)))
     assert dreamt.samples == 70 and field.samples == 60
