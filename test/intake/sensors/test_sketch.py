@@ -31,6 +31,9 @@ def test_a_sketch_does_not_depend_on_batches_and_is_bounded():
     # the first of a half has nothing before it: it may be one more
     assert Sketch(union(halves)).shares(Sketch(text))
     assert len(union(halves)) <= len(text)
+    few = [of(stamps[part], values[part]).as_text() for part in (slice(9), slice(5, 14))]
+    assert union(few) == union(few[::-1]) == of(stamps[:14], values[:14]).as_text()
+    assert union([]) == "" and union(few[:1]) == few[0]
 
 
 def test_few_measurements_at_once_are_hashed_together(monkeypatch):

@@ -4,7 +4,9 @@ import pytest
 import torch
 
 from gp_mapping import MapSettings, Samples
+from gp_mapping.mapping.beginning.first_values import FirstValues
 from gp_mapping.mapping.beginning.renewing import RenewableMap
+from gp_mapping.mapping.beginning.warm_up import WarmUp
 from gp_mapping.mapping.drift.watch import DriftWatch
 from gp_mapping.mapping.frames.watch import FrameWatch
 from gp_mapping.mapping.response.response import Response
@@ -54,3 +56,16 @@ def test_with_each_cell_a_few_steps_are_done_of_each_search(monkeypatch):
     monkeypatch.setattr(FrameWatch, "is_contradicted", True)
     session.ingest(samples[20:])
     assert [len(times) for times in done.values()] == [counts[0] + 10, counts[0], counts[0]]
+
+
+def test_a_map_that_another_was_merged_into_does_not_begin_again(monkeypatch):
+    """Its first cells are not all that it holds, also where nothing is noted of the other's beginning."""
+    first, closed = FirstValues(MapSettings()), []
+    monkeypatch.setattr(
+        WarmUp, "close", lambda self: closed.append(1)
+    )  # who looks for it, and begins again
+    first.join([])
+    assert len(closed) == 1 and first.notes == []
+    first.join(["a", "a"])
+    first.join(["a"])
+    assert len(first.notes) == 1, "each is noted once"

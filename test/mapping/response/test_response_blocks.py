@@ -77,3 +77,21 @@ def test_a_settled_value_has_the_white_noise_of_both_blocks():
     expected = (block.variance + a**2 * before.variance) / (1.0 - a) ** 2
     assert float(told.sensor_variance) == pytest.approx(expected)
     assert float(told.y) == pytest.approx((3.7 - a * 3.0) / (1.0 - a))
+
+
+def test_a_block_ends_with_its_step_its_pass_and_its_time():
+    """Of cells a tenth of a metre and a second apart: three to a block of .3 m."""
+    cells = [blocks.Row((0.1 * k, 0.0), 0.0, float(k), 0.1, -1.0, 1, 1.0, 0.0) for k in range(12)]
+
+    def sizes(rows, step=0.3, most=100):
+        return [len(part) for part in blocks.blocks_of(rows, step, most)]
+
+    assert sizes(cells) == [3, 3, 3, 3] and sizes(cells[:10]) == [3, 3, 3, 1]
+    assert blocks.blocks_of(cells, 0.3, 100)[1] == cells[3:6]
+    assert sizes(cells, most=2) == [3, 3] and sizes([]) == []
+    assert blocks.blocks_of(cells, 0.3, 1) == [cells[9:]], "the newest"
+    other = [row._replace(passes=2) if k >= 4 else row for k, row in enumerate(cells)]
+    assert sizes(other) == [3, 1, 3, 3, 2]
+    for back in (0.0, 1.0):  # a stamp that comes again, or goes back
+        again = [row._replace(stamp=row.stamp - 1.0 - back) for row in cells[4:]]
+        assert sizes([*cells[:4], *again]) == [3, 1, 3, 3, 2]
