@@ -204,8 +204,9 @@ class _Line:
         """Return the nodes next to the line, short enough for the limit; none where none are."""
         problem, travel = self.problem, self.travel
         limit, longest = problem.limit, self._most
+        grain = travel.block * travel.free.resolution  # m between nodes
         for _ in range(_FITS):
-            corners = _plain(self.x, 0.5 * travel.block * travel.free.resolution)
+            corners = _plain(self.x, 0.5 * grain)
             nodes = travel.locate_all(corners[1:] if problem.home is None else corners[1:-1])
             nodes = nodes[nodes >= 0]
             if problem.closed is not None:
@@ -215,16 +216,17 @@ class _Line:
             problem.prepare([stops])
             drive = problem.drive(stops)
             if drive is None or not stops:
-                break
+                return ()
             if problem.feasible(drive):
                 return stops
             over = max(drive.metres - limit.metres, (drive.seconds - limit.seconds) * limit.speed)
-            longest = min(longest, _length(self.x)) - 1.1 * over
+            # Through nodes it is longer by a chance amount: less than their distance tells nothing.
+            longest = min(longest, _length(self.x)) - max(1.1 * over, grain)
             if longest <= 0.0:
                 break
             self._most = longest
             self.move(np.zeros_like(self.x))
-        return ()
+        return stops[: problem.fitting(stops)]
 
 
 def _divided(line: np.ndarray, most: float) -> np.ndarray:

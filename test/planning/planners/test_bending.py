@@ -121,6 +121,24 @@ def test_waypoints_and_pieces_stay_free_whatever_moves_them():
         assert free.allows(torch.from_numpy(line.x[1:])).all()
 
 
+@pytest.mark.parametrize(("world", "returns"), [(2, False), (0, True)])
+def test_a_bent_line_becomes_a_route_however_it_lies_between_the_nodes(world, returns):
+    """Through nodes it may be a centimetre too long: it is made shorter, and never lost for that."""
+    problem = problem_in(world, 40, 80, budget=Budget(10.0))
+    if returns:
+        budget = Budget(10.0, home=tuple(problem.position))
+        problem = replace(problem, budget=budget, _known={})
+    *_, stops = greedy(problem)
+    drive = problem.drive(stops[: problem.fitting(stops)])
+    line, rng = bending._Line(problem, drive.line, drive.metres), np.random.default_rng(world)  # noqa: SLF001
+    for _ in range(24):
+        line.move(0.1 * rng.normal(size=line.x.shape))
+        before = line.x, line._most  # noqa: SLF001
+        found = line.stops()
+        assert found and problem.feasible(problem.drive(found))
+        line.x, line._most = before  # noqa: SLF001
+
+
 def test_a_route_that_is_too_long_to_be_bent_is_left_as_it_is(monkeypatch):
     problem = open_room(40, 40, 12.0)
     lanes = best_lanes(problem)
