@@ -1,9 +1,14 @@
-"""The map of the first cells made again with other starts, next to the one that answers."""
+"""The map of the first cells made again with other starts, next to the one that answers.
+
+All of the cells are there, so they enter together: one update with many samples reaches the sites
+that as many updates make at the same inducing inputs, and the learner looks at all of them at once.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import fields
+from itertools import groupby
 
 from gp_mapping.core.field_map import FieldMap
 from gp_mapping.core.types import Samples
@@ -11,7 +16,8 @@ from gp_mapping.mapping.feeding import absorb_batch, forget_elapsed
 
 __all__ = ["RestartedMap"]
 
-_TOGETHER = 8  # batches of earlier cells that go in with each new one
+_TOGETHER = 32  # earlier cells that go in with each new one, in one update
+_BATCHES = 8  # batches of them at least; one by one, where the map forgets between two
 
 
 class RestartedMap:
@@ -44,19 +50,20 @@ class RestartedMap:
 
         Args:
             cells: all first cells, batch by batch.
-            forgetting_time: s; 0: nothing is forgotten.
+            forgetting_time: s; 0: nothing is forgotten, and batches go in together.
             refuse: called with each single sample that the map refuses, and the reason.
 
         Returns:
             Whether the map has seen all of them.
         """
-        # bounded work with each new cell, however many there are
-        for batch in cells[self.used : self.used + _TOGETHER]:
-            stamp = forget_elapsed(self.map, forgetting_time, self.last_stamp, batch)
-            taken = [part for part, _ in absorb_batch(self.map, batch, refuse)]
-            self.taken += taken
+        ahead = cells[self.used :]
+        blocks = [[batch] for batch in ahead[:_BATCHES]] if forgetting_time > 0 else _blocks(ahead)
+        for block in blocks:
+            cell = block[0] if len(block) == 1 else Samples.concatenate(block)
+            stamp = forget_elapsed(self.map, forgetting_time, self.last_stamp, cell)
+            self.taken += [part for part, _ in absorb_batch(self.map, cell, refuse)]
             self.last_stamp = stamp
-            self.used += 1
+            self.used += len(block)
         return self.used >= len(cells)
 
     def state_dict(self) -> dict:
@@ -82,3 +89,19 @@ class RestartedMap:
         again.used, again.last_stamp = int(state["used"]), state["last_stamp"]
         again.taken = [Samples(**c) for c in state["taken"]]
         return again
+
+
+def _blocks(ahead: list[Samples]) -> list[list[Samples]]:
+    """The next batches, those with the same columns as one block: bounded work with each new one.
+
+    Args:
+        ahead: all batches that the map has not seen, with the newest at the end.
+    """
+    room = max(_TOGETHER, _BATCHES * len(ahead[-1])) if ahead else 0
+    count = 0
+    while count < len(ahead) and (not count or len(ahead[count]) <= room):
+        room, count = room - len(ahead[count]), count + 1
+    runs = groupby(
+        ahead[:count], lambda each: [getattr(each, f.name) is None for f in fields(each)]
+    )
+    return [list(run) for _, run in runs]
