@@ -54,8 +54,8 @@ class ChangeFollower:
     def changes(self) -> list[dict]:
         """Return the changes found since the copy was made.
 
-        Keys are x, y (m), stamp (s), error (display unit) and radius (m), within which the map
-        forgets.
+        Keys are x, y (m), stamp (s), error (display unit), sure, and radius (m), within which the
+        map forgets.
         """
         if self._map is None:
             return []
@@ -80,8 +80,17 @@ def changes_since(session: MapSession, before: int) -> list[dict]:
 
 
 def change_as_dict(change, scale: float) -> dict:
-    """Return a change as numbers for a report; error in units of scale."""
-    return {"x": change.x, "y": change.y, "stamp": change.stamp, "error": change.error / scale}
+    """Return a change as numbers for a report; error in units of scale.
+
+    It is sure where poses that lie off the map are no explanation.
+    """
+    return {
+        "x": change.x,
+        "y": change.y,
+        "stamp": change.stamp,
+        "error": change.error / scale,
+        "sure": change.sure,
+    }
 
 
 def at_changes(x: np.ndarray, changes: list[dict]) -> np.ndarray:
@@ -107,7 +116,9 @@ def list_changes(changes: list[dict], unit: str) -> str:
     if not changes:
         return "nowhere"
     places = [
-        f"({c['x']:.1f}, {c['y']:.1f}) {decimals(c['error'], 1, '+')} {unit}" for c in changes
+        f"({c['x']:.1f}, {c['y']:.1f}) {decimals(c['error'], 1, '+')} {unit}"
+        + ("" if c.get("sure", True) else " (or the poses lie off there)")
+        for c in changes
     ]
     return (
         f"{len(places)} times, at "

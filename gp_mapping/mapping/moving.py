@@ -57,7 +57,8 @@ def move_session(session: MapSession, x: float, y: float, yaw: float) -> MapSess
     # what refers to places of the old frame begins anew; noise, lag and counts stay
     scores = state["scores"] | {"snapshots": [], "picked": [], "last": None, "changes": []}
     new_session = MapSession(session.settings).state_dict()
-    scores["detector"] = new_session["scores"]["detector"]
+    for name in ("detector", "run"):
+        scores[name] = new_session["scores"][name]
     local = scores["local"]
     scores["local"] = local | {
         "bins": _moved_bins(local["bins"], float(local["width"]), turn, shift)

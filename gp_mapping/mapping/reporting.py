@@ -33,6 +33,7 @@ def report_of(session: MapSession) -> dict:
         "repeated_samples": session.recurring.held,
         "weakened_cells": session.weakened_cells,
         "changes": session.scores.change_count,
+        "displaced": session.scores.run.displaced_count,
         "left_out": session.left_out,
         "stale_share": session.stale_share,
         "refused_samples": session.refused,

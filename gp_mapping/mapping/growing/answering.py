@@ -20,6 +20,7 @@ from gp_mapping.mapping.drift.watch import DriftWatch
 from gp_mapping.mapping.gathering import Gathering
 from gp_mapping.mapping.growing.cell_map import CellMap
 from gp_mapping.mapping.motion.path import Path
+from gp_mapping.mapping.notes.displaced import displaced_note
 from gp_mapping.mapping.notes.gross import gross_errors_note
 from gp_mapping.mapping.notes.settings import refusal_note
 from gp_mapping.mapping.repeated.recurring import Recurring
@@ -236,6 +237,7 @@ class Answering(ABC):
                 self.settings.field_scale,
                 self.settings.field_unit,
             ),
+            *displaced_note(self.scores.run.displaced, self.scores.run.displaced_count),
             *self.gathered.notes,
         ]
 

@@ -301,6 +301,7 @@ class CellMap:
         """Take the cells that wait to be confirmed, weakened: nothing comes that could do so."""
         if len(self._suspects):
             self._take(self._suspects.release(), 0)
+        self.scores.settle_alarms(self.map)
 
     def _take(self, verdict: Verdict, new: int = 1) -> list[Samples]:
         """Let the map take cells in, and count what it took.

@@ -29,7 +29,7 @@ from dataclasses import dataclass, fields
 
 from gp_mapping.mapping.tables import rows_of, table_of
 
-__all__ = ["Change", "ChangeDetector", "student_weight"]
+__all__ = ["Change", "ChangeDetector", "log_ratio", "student_weight"]
 
 _KAPPA = 9.0  # a change makes errors three times as large
 _MOST = 25.0  # largest z² counted: one cell alone never raises the alarm
@@ -57,6 +57,17 @@ def student_weight(z_square: float, gate: float = 25.0, nu: float = 4.0) -> floa
     return 1.0 if z_square <= gate else (nu + 1.0) / (nu + z_square)
 
 
+def log_ratio(z_square: float) -> float:
+    """Log likelihood ratio of the variances κ and 1.
+
+        ½ z² (1 − 1/κ) − ½ log κ,   z² ≤ _MOST
+
+    Args:
+        z_square: squared standardised residual.
+    """
+    return 0.5 * min(z_square, _MOST) * (1.0 - 1.0 / _KAPPA) - 0.5 * math.log(_KAPPA)
+
+
 @dataclass(frozen=True)
 class Change:
     """A place where the field was found changed.
@@ -66,12 +77,14 @@ class Change:
         y: m.
         stamp: when, s.
         error: mean error there, SI, signed.
+        sure: poses that lie off are no explanation.
     """
 
     x: float
     y: float
     stamp: float
     error: float
+    sure: bool = True
 
 
 @dataclass(slots=True)
@@ -153,10 +166,7 @@ class ChangeDetector:
             return None
         square = residual * residual / variance
 
-        # log likelihood ratio of variances κ and 1
-        # ½ z² (1 − 1/κ) − ½ log κ
-        ratio = min(square / patch.usual, _MOST)
-        patch.total += 0.5 * ratio * (1.0 - 1.0 / _KAPPA) - 0.5 * math.log(_KAPPA)
+        patch.total += log_ratio(square / patch.usual)
         patch.error, patch.cells = patch.error + residual, patch.cells + 1.0
         patch.here, patch.squares, patch.last = (
             patch.here + 1.0,

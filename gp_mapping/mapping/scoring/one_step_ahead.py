@@ -24,7 +24,9 @@ from gp_mapping.core.field_map import VECTOR, FieldMap, Snapshot
 from gp_mapping.core.hyper.freedom import degrees_of_freedom, interval_factor, noise_factor
 from gp_mapping.core.sparse.passes import NO_PASS
 from gp_mapping.core.types import Prediction, Samples
+from gp_mapping.mapping.alarms.error_run import ErrorRun, number_of
 from gp_mapping.mapping.motion.attitude import AttitudeLag
+from gp_mapping.mapping.repeated.within_range import tells_noise, told_mean
 from gp_mapping.mapping.scoring.change import Change, ChangeDetector, student_weight
 from gp_mapping.mapping.scoring.error_shape import ErrorShape, shape_of_errors
 from gp_mapping.mapping.scoring.local_scale import LocalScale
@@ -57,6 +59,7 @@ class OneStepAhead:
         detector: of changes of the field.
         local: scale of variances by place.
         lag: of the attitude, for vectors.
+        run: the newest cells, which tell a change from poses that lie off.
         changes: the newest changes that were found.
         change_count: number of all changes.
         weakened: number of cells that were weakened.
@@ -73,6 +76,7 @@ class OneStepAhead:
         self.detector = ChangeDetector(5 * self._cell)
         self.local = LocalScale(_width(settings))
         self.lag = AttitudeLag()
+        self.run = ErrorRun()
 
         self.changes: deque[Change] = deque(maxlen=_CHANGES)
         self.change_count, self.weakened, self.fitted, self._fresh = 0, 0, None, 0
@@ -125,6 +129,7 @@ class OneStepAhead:
     def break_pass(self) -> None:
         """Forget the last pick: the next sample is not one step ahead of it."""
         self._last = None
+        self.run.end_pass()
 
     def pick(
         self,
@@ -301,7 +306,7 @@ class OneStepAhead:
             )
 
             if self.settings.censored:
-                inside = self._tells(y, prediction)
+                inside = tells_noise(y, prediction, self.settings)
                 if not bool(inside.any()):
                     continue
                 x, y = x[inside], y[inside]
@@ -366,7 +371,7 @@ class OneStepAhead:
         """Predict the picked samples x (n, 2), and their cell, which `detect_change` needs."""
         passing = velocity.expand(len(x), 2)
         # asked apart where headings or passes differ
-        if cell is None or (cell.heading is None) != (heading is None) or _number(cell) != number:
+        if cell is None or (cell.heading is None) != (heading is None) or number_of(cell) != number:
             return old.predict_in_pass(x, number, passing, heading)
 
         joint = None if heading is None else torch.cat([heading, cell.heading])
@@ -381,21 +386,6 @@ class OneStepAhead:
         ]
         self._ahead = old, parts[1]
         return parts[0]
-
-    def _held(self, prediction: Prediction) -> Tensor:
-        """Means (N, C) as the sensor can tell them: at most at an end of its range, SI."""
-        mean = prediction.mean.cpu()
-        return mean.clamp(*self.settings.limits) if self.settings.censored else mean
-
-    def _tells(self, y: Tensor, prediction: Prediction) -> Tensor:
-        """Of which samples, (n,) bool, the error tells the noise: of those far from a range's end.
-
-        Near an end the errors to one side alone are seen.
-        """
-        low, high = self.settings.limits
-        reach = 2.0 * (prediction.variance + prediction.noise_variance).cpu().sqrt()
-        mean = prediction.mean.cpu()
-        return ((y > low) & (y < high) & (mean - reach > low) & (mean + reach < high)).all(1)
 
     def scale(self, field: FieldMap) -> LocalScale:
         """The local scale of variances as of now."""
@@ -424,21 +414,38 @@ class OneStepAhead:
         self._ahead = None
 
         # one score for all of a batch: raw samples of one moment are not independent witnesses
-        residual, latent = float((batch.y - self._held(p)).mean()), float(p.variance.mean())
-        if latent > noise:
-            return  # hardly known before: an error shows a guess, not a change of the field
+        residual, latent = (
+            float((batch.y - told_mean(p, self.settings)).mean()),
+            float(p.variance.mean()),
+        )
+        square, alarm = None, None
+        if latent <= noise:  # else hardly known before: an error shows a guess, not a change
+            place, variance = batch.x.mean(0).tolist(), latent + noise
+            stamp = 0.0 if batch.stamp is None else float(batch.stamp[-1])
+            alarm = self.detector.add(place, residual, variance, stamp, length)
+            square = residual**2 / variance
 
-        place = batch.x.mean(0, keepdim=True)
-        stamp = 0.0 if batch.stamp is None else float(batch.stamp[-1])
+        self.run.add(batch, square, alarm, recent)
+        self.settle_alarms(field, last=False)
 
-        change = self.detector.add(place[0].tolist(), residual, latent + noise, stamp, length)
-        # the field has changed here: forget, but for what has just seen it
-        if change is not None:
+    def settle_alarms(self, field: FieldMap, last: bool = True) -> None:
+        """Forget what was known where alarms that wait are changes of the field.
+
+        Args:
+            field: the map.
+            last: whether no more cells come that could tell.
+        """
+        if not (self.run.alarms and self._snapshots):
+            return
+        radius = field.hyperparameters()["lengthscale"]
+        before = self._snapshots[0][1]
+        for change in self.run.decide(before, self.variance(field), radius, last):
             self.changes.append(change)
             self.change_count += 1
-            radius = field.hyperparameters()["lengthscale"]
-            field.forget_near(place, radius, recent)
-            self.local.forget_near(place[0].tolist(), radius)
+            # the field has changed here: forget, but for what has just seen it
+            place = torch.tensor([[change.x, change.y]], dtype=torch.float64)
+            field.forget_near(place, radius, self.run.recent)
+            self.local.forget_near([change.x, change.y], radius)
 
     def join(self, other: "OneStepAhead", field: FieldMap) -> None:
         """Add another session's scores.
@@ -460,6 +467,7 @@ class OneStepAhead:
 
         self.noise.join(other.noise)
         self.local.join(other.local)
+        self.run.join(other.run)
         self.changes.extend(other.changes)
         self.change_count, self.weakened = (
             self.change_count + other.change_count,
@@ -486,12 +494,11 @@ class OneStepAhead:
         if not (s.robust and s.metric and s.cells and field.started):
             return Judged(batch, batch, None)
 
-        # the map as it is right now, not an older posterior
-        prediction = _in_pass(field, batch)
+        prediction = _in_pass(field, batch)  # of right now, not of an older posterior
         model_noise = field.hyperparameters()["noise_stddev"] ** 2
         noise = model_noise + float(batch.sensor_variance[0]) / float(batch.count[0])
 
-        residual = batch.y - self._held(prediction)
+        residual = batch.y - told_mean(prediction, s)
         square = float(residual.square().mean()) / (float(prediction.variance.mean()) + noise)
         square = min(square, _MOST_SURPRISING)
         judges, usual = self.can_judge(field), self._usual_surprise()
@@ -522,6 +529,7 @@ class OneStepAhead:
         return {
             "noise": self.noise.state_dict(),
             "detector": self.detector.state_dict(),
+            "run": self.run.state_dict(),
             "local": self.local.state_dict(),
             "changes": [asdict(c) for c in self.changes],
             "change_count": self.change_count,
@@ -556,6 +564,8 @@ class OneStepAhead:
         """
         self.noise.load_state_dict(state["noise"])
         self.detector.load_state_dict(state["detector"])
+        if "run" in state:  # absent in maps of a version that took every alarm for a change
+            self.run.load_state_dict(state["run"])
         self.local.load_state_dict(state["local"])
         self.changes.extend(Change(**c) for c in state["changes"])
         self.white_variance, self.white_averaged = (
@@ -582,12 +592,7 @@ class OneStepAhead:
 
 def _in_pass(field: FieldMap | Snapshot, batch: Samples) -> Prediction:
     """Prediction of a cell's measurement in its pass, the pass's constant included."""
-    return field.predict_in_pass(batch.x, _number(batch), batch.velocity, batch.heading)
-
-
-def _number(batch: Samples) -> float:
-    """Number of a batch's pass."""
-    return NO_PASS if batch.pass_number is None else float(batch.pass_number[-1])
+    return field.predict_in_pass(batch.x, number_of(batch), batch.velocity, batch.heading)
 
 
 def _width(settings: MapSettings) -> float:
