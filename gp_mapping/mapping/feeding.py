@@ -110,9 +110,24 @@ def forget_elapsed(
         The stamp up to which the map has forgotten now, s.
     """
     stamp = stamp_of(batch)
-    if tau > 0 and stamp is not None and before is not None and stamp > before:
-        field.forget(max(math.exp(-(stamp - before) / tau), _FORGOTTEN))
+    if before is not None and stamp is not None:
+        forget_for(field, tau, stamp - before)
     return before if stamp is None else stamp
+
+
+def forget_for(field: FieldMap, tau: float, seconds: float) -> float:
+    """Let a map forget for some time; return the fraction of its data's weight that is left.
+
+    Args:
+        field: the map.
+        tau: time constant of forgetting, s; 0: nothing is forgotten.
+        seconds: that have gone by; none where they are negative.
+    """
+    if tau <= 0.0 or seconds <= 0.0:
+        return 1.0
+    left = max(math.exp(-seconds / tau), _FORGOTTEN)
+    field.forget(left)
+    return left
 
 
 def stamp_of(batch: Samples) -> float | None:

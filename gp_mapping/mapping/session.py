@@ -214,7 +214,8 @@ class MapSession(Answering):
         """Add what another session has mapped: cells, path and scores. The other stays as it is.
 
         The robot is where this session has it; its settings and hyper-parameters count. The caller
-        sees to it that what lies at (x, y) in one map lies there in the other.
+        sees to it that what lies at (x, y) in one map lies there in the other, and that they are of
+        one time, where they forget (`age`).
 
         Raises:
             ValueError: they cannot be added: units, models, likelihoods, use of cells or channels
@@ -225,6 +226,21 @@ class MapSession(Answering):
         prepare_merge(self, other)
         with taken_back(self):
             self._merge(other)
+
+    def age(self, stamp: float) -> float:
+        """Let the map forget up to a stamp as if it had gone on till then (`forgetting_time`).
+
+        Maps that are added are all of one time then. The open cell is closed.
+
+        Args:
+            stamp: s; nothing is forgotten where the map is newer.
+
+        Returns:
+            The fraction of the data's weight that is left.
+        """
+        self.break_pass()
+        self.finish_starts()
+        return self.shown.age(stamp)
 
     def _merge(self, other: "MapSession") -> None:
         """Add all of another session; where that fails, this one is half of the sum."""

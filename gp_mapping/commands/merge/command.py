@@ -11,6 +11,7 @@ from pathlib import Path
 
 from gp_mapping.analysis.calibration import turning_part
 from gp_mapping.analysis.levels import LevelDifference, level_difference
+from gp_mapping.commands.merge.ages import aged
 from gp_mapping.commands.merge.text import summary
 from gp_mapping.commands.output import folder_to_write
 from gp_mapping.commands.saved import checkpoint_in, open_session
@@ -72,6 +73,7 @@ def run(args: argparse.Namespace) -> int:
     for i, transform in transforms.items():
         rows[i] |= {"frame": frames[i], "moved": list(transform)}
 
+    warnings += aged(paths, sessions)
     warnings += _one_kernel(paths, sessions, order)
     warnings += _own_places(paths, sessions, order)
     warnings += _turns_differ(paths, sessions, order)

@@ -24,7 +24,14 @@ from gp_mapping.mapping.beginning.restarted import RestartedMap
 from gp_mapping.mapping.beginning.start import ROUGH, Start
 from gp_mapping.mapping.cells import RawRows
 from gp_mapping.mapping.drawing.renderer import Renderer
-from gp_mapping.mapping.feeding import REFUSALS, absorb_batch, forget_elapsed, new_map, stamp_of
+from gp_mapping.mapping.feeding import (
+    REFUSALS,
+    absorb_batch,
+    forget_elapsed,
+    forget_for,
+    new_map,
+    stamp_of,
+)
 from gp_mapping.mapping.gathering import Gathering
 from gp_mapping.mapping.growing.admission import Admission
 from gp_mapping.mapping.motion.attitude import rotate_about_vertical
@@ -398,6 +405,15 @@ class CellMap:
         finally:
             self.map.in_slices(True)
         self.revision += self.map.epoch != epoch
+
+    def age(self, stamp: float) -> float:
+        """Forget for the time up to a stamp (s); the fraction of the data's weight that is left."""
+        if self.last_stamp is None or stamp <= self.last_stamp or not self.map.started:
+            return 1.0
+        left = forget_for(self.map, self.settings.forgetting_time, stamp - self.last_stamp)
+        self.last_stamp = stamp
+        self.renderer, self.revision = Renderer(self.settings), self.revision + 1
+        return left
 
     def merge(self, other: CellMap) -> None:
         """Add another map, whose pass has ended; where that fails, this one is half of the sum."""

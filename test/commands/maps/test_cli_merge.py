@@ -240,6 +240,26 @@ def test_the_sum_of_exact_maps_is_exact(folder):
     assert float((p.stddev / q.stddev - 1).abs().max()) < 0.01
 
 
+def test_maps_that_forget_are_brought_to_one_time(folder, capsys):
+    """As the map of both bags, in which the first one has faded while the second was measured."""
+    fading = [*SETTINGS, "--set", "model=exact", "--set", "forgetting_time=600"]
+    parts = [
+        mapped(folder, f"fading_{name}", folder / name, settings=fading) for name in ("a", "b")
+    ]
+    both = opened(mapped(folder, "fading_both", folder / "a", folder / "b", settings=fading))
+    capsys.readouterr()
+    assert cli.main(["merge", *map(str, parts), "--output", str(folder / "fading_sum")]) == 0
+    assert "s before the newest of these maps" in capsys.readouterr().out
+    added, first = opened(folder / "fading_sum"), opened(parts[0])
+    places = torch.from_numpy(np.random.default_rng(0).uniform([-0.3, -0.3], [2.3, 2.0], (50, 2)))
+    p, q, alone = (session.predict(places) for session in (added, both, first))
+    assert float(((p.mean - q.mean).abs() / q.stddev).max()) < 0.01
+    assert float((p.stddev / q.stddev - 1).abs().max()) < 0.01
+    stamps = [session.newest_stamp for session in (first, added)]
+    assert stamps[1] == opened(parts[1]).newest_stamp and first.age(stamps[1]) < 0.3
+    assert float((first.predict(places).stddev / alone.stddev).max()) > 1.3
+
+
 def test_with_everything_learned_the_sum_knows_both_places(folder, capsys):
     """θ differs; the one with more cells keeps its own, and the map goes on with other bags afterwards."""
     write_drive(folder / "long", lanes(count=5), seed=3)
