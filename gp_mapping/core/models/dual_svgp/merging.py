@@ -10,6 +10,7 @@ from torch import Tensor
 
 from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.models.dual_svgp.growing import GrowingMap
+from gp_mapping.core.models.dual_svgp.natural_gradient import settle
 from gp_mapping.core.sparse.sites import Sites
 from gp_mapping.core.sparse.worth import bits_of, least_fraction
 from gp_mapping.errors import NumericalError
@@ -212,14 +213,17 @@ class MergingMap(GrowingMap):
 
         A growing map makes an input where `information` bits depend on it, which keeps its updates
         cheap. A map that is read, and not updated at once, may have those, too, of which the data
-        tell less, as long as they move the mean.
+        tell less, as long as they move the mean. Sites that depend on the field are brought to that
+        of all samples.
         """
-        if self.fixed is not None or not self.uses_worth or self.basis is None:
+        if self.basis is None:
             return
 
         self.finish_rebuild()
-        self._choose_finely(max(len(self.basis), round(_USED * self.max_inducing)))
-        self.thinned = 0  # the first update thins again
+        if self.fixed is None and self.uses_worth:
+            self._choose_finely(max(len(self.basis), round(_USED * self.max_inducing)))
+            self.thinned = 0  # the first update thins again
+        settle(self)
 
     def _choose_finely(self, budget: int, full: bool = False) -> bool:
         """Choose inputs again, down to those of which the data tell little; whether that succeeded.

@@ -20,7 +20,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-__all__ = ["add_and_refine", "refresh"]
+from gp_mapping.core.transaction import transaction
+from gp_mapping.errors import NumericalError
+
+__all__ = ["add_and_refine", "refresh", "settle"]
+
+_SWEEPS, _SETTLED = 60, 1e-4  # steps at most, and the change, relative to the largest λ, at the end
 
 
 def add_and_refine(
@@ -95,6 +100,27 @@ def refresh(model, most: int | None = None) -> float:
     memory.keep_columns()
     memory.lam[chosen], memory.beta[chosen] = part["lam"], part["beta"]
     return float((part["lam"] - before).abs().max())
+
+
+def settle(model) -> None:
+    """Step the memory until its sites hardly change: they are of one field then, in any order.
+
+    Sites that two maps have brought together are each of its own map's field, and those of a map
+    are of what it knew when they came.
+
+    Args:
+        model: the map; it stays as it was where the steps diverge.
+    """
+    if model.likelihood.conjugate or not len(model.memory):
+        return
+    try:
+        with transaction(model):
+            for _ in range(_SWEEPS):
+                if refresh(model) <= _SETTLED * float(model.memory.lam.abs().max()):
+                    break
+            model.need_factor()
+    except NumericalError:
+        model.discard_posterior()
 
 
 def _step(model, whitened: Tensor, part: dict[str, Tensor]) -> None:
