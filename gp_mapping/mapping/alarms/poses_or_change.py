@@ -202,6 +202,8 @@ def _followed(run: Run, start: np.ndarray, lengthscale: float) -> tuple[float, n
             pose, best, kept, damping = candidate, value, (precision, gradient), 0.3 * damping
         else:
             damping = 10.0 * damping
+        if kept is None:  # the map tells no number there
+            return -math.inf, pose
         precision, gradient = kept
         damped = precision + damping * np.diag(precision.diagonal())
         candidate = pose + np.linalg.solve(damped, gradient)
