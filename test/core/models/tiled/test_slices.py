@@ -95,7 +95,7 @@ class Drive:
                 self.spent.append(spent)
             if i % 3 == 0 and len(self.put_off) < len(KINDS):
                 self._look(i)
-            if i % 25 == 24:
+            if i % 12 == 11:
                 self.told[i] = self.session.predict(data.x[::50] + 0.1)
 
     def _look(self, i):
