@@ -197,3 +197,12 @@ def test_the_likeliest_kernel_is_that_of_the_greatest_evidence():
 def test_a_single_place_tells_no_smoothness():
     x, y = torch.zeros(9, 2).double(), torch.arange(9.0).double()[:, None]
     assert likeliest_kernel(x, y, FirstGuess(1.0, 1.0, 1.0, [0.0]), ("rbf", "matern32")) == "rbf"
+
+
+def test_a_peak_that_is_cut_is_no_kink():
+    """Tall beside what the field is elsewhere, and as smooth as that."""
+    along = torch.linspace(0.0, 9.0, 90, dtype=torch.float64)
+    x = torch.stack([along, 0.0 * along], 1)
+    small = 0.3 * (torch.sin(2.1 * along) + torch.sin(3.3 * along + 1.0))
+    y = (small + 12.0 * torch.exp(-0.5 * ((along - 4.5) / 0.6) ** 2))[:, None]
+    assert likeliest_kernel(x, y, first_guess(x, y)) == "matern92"
