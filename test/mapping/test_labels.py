@@ -43,15 +43,18 @@ def deciles(session: MapSession) -> np.ndarray:
 
 
 def test_probabilities_are_calibrated_as_they_stream_and_after_a_fit():
-    """With the settings as they are; the side of each cell's mean, a majority vote, was .2 and more beside it."""
+    """With the settings as they are; the side of each cell's mean, a majority vote, is .2 and more beside it.
+
+    Two standard errors of the 320 labels of a tenth are allowed, ½/√320 each.
+    """
     samples = drive()
     session = MapSession(MapSettings(likelihood="bernoulli"))
     session.taken = []
     mapped(session, samples)
-    assert np.abs(deciles(session)).max() < 0.05
+    assert np.abs(deciles(session)).max() < 0.056
 
     fitted = fit_and_map(session, lambda one: mapped(one, samples), most=2).session
-    assert np.abs(deciles(fitted)).max() < 0.05
+    assert np.abs(deciles(fitted)).max() < 0.056
     assert fitted.raw_count == session.raw_count == len(samples)
 
 

@@ -72,7 +72,9 @@ def test_where_the_field_has_changed_since_is_said(tmp_path, capsys, monkeypatch
         f"field changed while mapping: 1 times, at ({x}, 0.4) +3.0 µT" for x in ("0.0", "1.0")
     ]
     report = json.loads((tmp_path / "day_b" / "report.json").read_text())
-    assert report["changes"] == [{"x": 1.0, "y": 0.4, "stamp": 2003.0, "error": 3.0}]
+    (change,) = report["changes"]
+    assert change.pop("sure") is True
+    assert change == {"x": 1.0, "y": 0.4, "stamp": 2003.0, "error": 3.0}
     assert report["map"]["changes"] == 2
 
 
