@@ -20,7 +20,9 @@ from gp_mapping.settings.mapping import MapSettings
 from gp_mapping.sim.robot import lawnmower
 from gp_mapping.sim.world import DipoleWorld, WorldSettings
 
-__all__ = ["run"]
+__all__ = ["TABLES", "run"]
+
+TABLES = ("rooms",)
 
 _SPEED, _RATE, _NOISE = 0.3, 50.0, 4e-7  # m/s, Hz, T
 _BANDS = ((0.0, 0.1), (0.1, 0.3), (0.3, 0.6))  # m from the way
@@ -28,7 +30,7 @@ _SPACING = 0.9  # m between lanes
 _LOG = 0.5 * np.log(2.0 * np.pi)
 
 
-def run(quick: bool, where: dict) -> Part:
+def run(quick: bool, where: dict, only: tuple[str, ...] = TABLES) -> Part:
     """GP_MAPPING_SEEDS is the number of rooms (default 8; quick: 1)."""
     seeds = range(1 if quick else int(os.environ.get("GP_MAPPING_SEEDS", "8")))
     where["seeds"] = len(seeds)

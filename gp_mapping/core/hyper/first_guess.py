@@ -118,7 +118,7 @@ def first_guess(x: Tensor, y: Tensor, kernel: str = "matern52", unit: float = 1.
 
 
 def likeliest_kernel(
-    x: Tensor, y: Tensor, guess: FirstGuess, known: tuple[str, ...] = SMOOTHNESS
+    x: Tensor, y: Tensor, lengthscale: float, known: tuple[str, ...] = SMOOTHNESS
 ) -> str:
     """Return the kernel under which the first cells are likeliest: how smooth the field is.
 
@@ -130,7 +130,7 @@ def likeliest_kernel(
     Args:
         x: (N, D) positions, m.
         y: (N, C) values in any unit.
-        guess: starts from the same cells.
+        lengthscale: ℓ that the same cells start with, m.
         known: names of kernels, one of which is chosen; the first of equals.
 
     Reference:
@@ -145,7 +145,7 @@ def likeliest_kernel(
         1
     ) <= 1e-9 * values.size
     values = values._replace(x=values.x[whole], inner=values.inner[whole])
-    ends = math.log10(guess.lengthscale / _AROUND), math.log10(guess.lengthscale * _AROUND)
+    ends = math.log10(lengthscale / _AROUND), math.log10(lengthscale * _AROUND)
     lengths = torch.logspace(*ends, _LENGTHS_AROUND, dtype=torch.float64)
     ratios = torch.logspace(-3.0, 0.5, _RATIOS_AROUND, dtype=torch.float64)
     scores = [

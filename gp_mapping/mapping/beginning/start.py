@@ -71,6 +71,7 @@ class Start:
         self.cells, self._moved, self._total, self._place = [first], 0, 0, None
         self._add_places(first)
         self._guess()
+        self._find_kernel(None)
         self.resolved, self.centre = self.found
         # the next count of cells at which starts are found anew
         while self._next <= self._count:
@@ -92,21 +93,25 @@ class Start:
             return False
 
         self._guess()
-        self._weaken_wild()
+        self._find_kernel(self._weaken_wild())
         while self._next <= self._count:
             self._next = max(_FIRST, 2 * self._next)
         return True
 
-    def _weaken_wild(self) -> None:
-        """Weaken cells that all others contradict, and find the starts without these."""
+    def _weaken_wild(self) -> torch.Tensor | None:
+        """Weaken cells that all others contradict, and find the starts without these.
+
+        Returns:
+            Which of the rows (N,) are not weakened; None: all.
+        """
         s = self.settings
         if not (s.robust and s.metric and s.cells):
-            return
+            return None
         x, y = _values(self.cells, s)
         weights = first_weights(x, y, self.found[0])
         if bool((weights == 1.0).all()):
             self.weakened = 0
-            return
+            return None
 
         weights = self._unmasked(x, y, weights)
         agree = torch.zeros_like(weights, dtype=torch.bool)
@@ -123,6 +128,7 @@ class Start:
                 break
         self.weakened = int((weights < 1.0).sum())
         self.cells = weakened(self.cells, weights, self.found[0].noise_stddev)
+        return weights == 1.0
 
     def _unmasked(self, x: torch.Tensor, y: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
         """Weights by starts that no suspect cell has a part in: (N,).
@@ -214,14 +220,27 @@ class Start:
             }
 
         automatic = {name: value for name, value in guessed.items() if getattr(s, name) == 0.0}
-        kernel = s.kernel
-        if self._count > ROUGH and _finds_kernel(s):  # of fewer it is hardly told
-            kernel = likeliest_kernel(x, y, guess)
-            if kernel != s.kernel:
-                finer = first_guess(x, y, kernel, s.field_scale)
-                automatic |= {"lengthscale": finer.lengthscale}
         # a start that the settings give stays as it is
-        self.found = replace(s, kernel=kernel, **within_ranges(automatic)), centre
+        self.found = replace(s, **within_ranges(automatic)), centre
+
+    def _find_kernel(self, which: torch.Tensor | None) -> None:
+        """Find how smooth the field is: wild cells have no part in it, and are judged before.
+
+        Args:
+            which: of the rows (N,) count; None: all.
+        """
+        s, (found, centre) = self.settings, self.found
+        if self._count <= ROUGH or not _finds_kernel(s):  # of fewer it is hardly told
+            return
+        x, y = _values(self.cells, s)
+        x, y = (x, y) if which is None else (x[which], y[which])
+        kernel = likeliest_kernel(x, y, found.lengthscale)
+        if kernel != s.kernel:
+            length = first_guess(x, y, kernel, s.field_scale).lengthscale
+            self.found = (
+                replace(found, kernel=kernel, **within_ranges({"lengthscale": length})),
+                centre,
+            )
 
     def state_dict(self) -> dict:
         """Return the starts found so far, and the first cells where more are to be found."""
