@@ -33,6 +33,7 @@ _MOST = 160  # cells that are used; of more, an even choice
 # the finer grid on which kernels are compared: ℓ up to that factor from the start, and more τ, for
 # the smoother a kernel, the smaller the noise beside which it is told
 _AROUND, _LENGTHS_AROUND, _RATIOS_AROUND = 3.0, 7, 15
+_ROUNDED = 1e-6  # nats that rounding makes of equal evidences
 # sizes of the values: a spread below the first is rounding of float64, as means of equal values
 # have it, and taken for the second; a counter at 1e9 whose field varies by 1 has none
 _ROUNDING, _CONSTANT = 1e-13, 1e-5
@@ -117,9 +118,7 @@ def first_guess(x: Tensor, y: Tensor, kernel: str = "matern52", unit: float = 1.
     return FirstGuess(length, signal * values.size, noise * values.size, values.centre)
 
 
-def likeliest_kernel(
-    x: Tensor, y: Tensor, lengthscale: float, known: tuple[str, ...] = SMOOTHNESS
-) -> str:
+def likeliest_kernel(x: Tensor, y: Tensor, lengthscale: float, usual: str = "matern52") -> str:
     """Return the kernel under which the first cells are likeliest: how smooth the field is.
 
         p(y | k) ∝ Σ_(ℓ, τ) p(y | ℓ, τ, k)
@@ -131,7 +130,7 @@ def likeliest_kernel(
         x: (N, D) positions, m.
         y: (N, C) values in any unit.
         lengthscale: ℓ that the same cells start with, m.
-        known: names of kernels, one of which is chosen; the first of equals.
+        usual: of SMOOTHNESS, what it is where the cells tell nothing of it.
 
     Reference:
         Stein 1999, Interpolation of Spatial Data, 1.7 and 6: the smoothness is a parameter that
@@ -139,20 +138,20 @@ def likeliest_kernel(
     """
     values = _standardised(x, y, 1.0)
     if values.extent <= 0.0:
-        return known[0]
+        return usual
     # a value that is cut is a kink, which only a rough field has: such cells tell nothing here
-    whole = (values.inner * values.size + y.new_tensor(values.centre) - y).abs().amax(
-        1
-    ) <= 1e-9 * values.size
-    values = values._replace(x=values.x[whole], inner=values.inner[whole])
+    values = values._replace(x=values.x[values.whole], inner=values.inner[values.whole])
     ends = math.log10(lengthscale / _AROUND), math.log10(lengthscale * _AROUND)
     lengths = torch.logspace(*ends, _LENGTHS_AROUND, dtype=torch.float64)
     ratios = torch.logspace(-3.0, 0.5, _RATIOS_AROUND, dtype=torch.float64)
     scores = [
         float(torch.logsumexp(_on_grid(values, kernel, lengths, ratios)[0].flatten(), 0))
-        for kernel in known
+        for kernel in SMOOTHNESS
     ]
-    return known[scores.index(max(scores))]
+    likeliest = SMOOTHNESS[scores.index(max(scores))]
+    # of places that are one, or too far apart, all kernels say the same but for rounding
+    told = max(scores) > scores[SMOOTHNESS.index(usual)] + _ROUNDED
+    return likeliest if told else usual
 
 
 class _Standardised(NamedTuple):
@@ -165,6 +164,7 @@ class _Standardised(NamedTuple):
         centre: (C,) in their unit.
         shortest: m, usual distance of two that follow each other.
         extent: m; 0: a single place, or values that show no field.
+        whole: (N,) bool, of which no value was cut.
     """
 
     x: Tensor
@@ -173,6 +173,7 @@ class _Standardised(NamedTuple):
     centre: list[float]
     shortest: float
     extent: float
+    whole: Tensor
 
 
 def _standardised(x: Tensor, y: Tensor, unit: float) -> _Standardised:
@@ -192,11 +193,13 @@ def _standardised(x: Tensor, y: Tensor, unit: float) -> _Standardised:
     if len(x) < _FEW or float(spread.max()) == 0.0:
         largest = float(y.abs().max())
         size = max(_UNSEEN * largest, 3.0 * float(spread.max())) if largest > 0 else unit
-        return _Standardised(x, y, size, centre.tolist(), 0.0, 0.0)
+        every = torch.ones(len(x), dtype=torch.bool)
+        return _Standardised(x, y, size, centre.tolist(), 0.0, 0.0, every)
 
     # values in units of their size, outliers cut
     limit = _BEYOND * spread
     inner = torch.minimum(torch.maximum(y - centre, -limit), limit)
+    whole = ((y - centre).abs() <= limit).all(1)
     size, largest = float(spread.square().mean().sqrt()), float(y.abs().max())
     if size < _ROUNDING * largest:
         size = _CONSTANT * largest
@@ -206,9 +209,9 @@ def _standardised(x: Tensor, y: Tensor, unit: float) -> _Standardised:
     steps = (x[1:] - x[:-1]).norm(dim=1)
     steps = steps[steps > 1e-6 * max(extent, 1e-300)]
     if extent <= 0.0 or not len(steps):
-        return _Standardised(x, inner, size, centre.tolist(), 0.0, 0.0)
+        return _Standardised(x, inner, size, centre.tolist(), 0.0, 0.0, whole)
     shortest = min(float(steps.median()), extent)
-    return _Standardised(x, inner / size, size, centre.tolist(), shortest, extent)
+    return _Standardised(x, inner / size, size, centre.tolist(), shortest, extent, whole)
 
 
 def _on_grid(

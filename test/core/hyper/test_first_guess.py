@@ -193,9 +193,25 @@ def test_the_likeliest_kernel_is_that_of_the_greatest_evidence():
     assert chosen > max(scores) - 0.3 and min(scores) < chosen - 3.0, scores
 
 
-def test_a_single_place_tells_no_smoothness():
-    x, y = torch.zeros(9, 2).double(), torch.arange(9.0).double()[:, None]
-    assert likeliest_kernel(x, y, 1.0, ("rbf", "matern32")) == "rbf"
+@pytest.mark.parametrize(
+    "x, y",
+    [
+        (torch.zeros(300, 2), torch.arange(300.0)[:, None]),
+        (1e6 * torch.rand(40, 2), torch.rand(40, 1)),
+        (torch.rand(40, 2), torch.ones(40, 1)),
+    ],
+)
+def test_what_tells_no_smoothness_leaves_it_as_it_is(x, y):
+    """A robot that stands, places too far apart, a field of one value."""
+    assert likeliest_kernel(x.double(), y.double(), 1.0) == "matern52"
+    assert likeliest_kernel(x.double(), y.double(), 1.0, "matern72") == "matern72"
+
+
+@pytest.mark.parametrize("level", [0.0, 1e9])
+def test_more_cells_than_are_used_and_a_level_far_beyond_the_field(level):
+    """Of a robot that stands there are more: an even choice of all is used."""
+    x, y = cells(300, seed=1, step=0.1, noise=0.03, kernel="matern92")
+    assert likeliest_kernel(x, y + level, 0.8) == "matern92"
 
 
 def test_a_peak_that_is_cut_is_no_kink():

@@ -9,6 +9,7 @@ from survey_paths import lawnmower
 
 from gp_mapping import MapSettings, Samples
 from gp_mapping.core.kernels import make_kernel
+from gp_mapping.mapping.beginning.start import Start
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.settings.build import Parameters
 from gp_mapping.settings.sensors import map_settings_for
@@ -78,3 +79,23 @@ def test_maps_that_are_to_be_summed_keep_one_kernel():
         ({"merge_from": "a"}, False),
     ):
         assert Parameters.from_values(node).map.learn_smoothness is learns
+
+
+def test_a_robot_that_stands_first_is_no_rough_field():
+    """Its cells are many and of one place: the kernel stays till a drive tells."""
+    settings = map_settings_for("temperature", replace(QUICK, robust=False))
+    y, white = drawn("matern92", 1), torch.randn(520, 1).double()
+    still = Samples(LANES[:1].expand(520, 2), y[:1] + 0.02 * white)
+    drive = [Samples(LANES[i : i + 1], y[i : i + 1]) for i in range(140)]
+
+    def found(stands):
+        """The kernel after each look, of a robot that stands for so many cells."""
+        start, kernels = Start(settings), []
+        start.set_first_cells(still[:9])
+        for cell in [still[i] for i in range(9, stands)] + drive * (stands < 520):
+            if start.add(cell):
+                kernels.append(start.found[0].kernel)
+        return kernels
+
+    assert found(520) == ["matern52"] * 5  # the last of 512 cells, which count as 64
+    assert found(200)[-1] in ("matern72", "matern92")
