@@ -29,6 +29,7 @@ __all__ = ["UNLIKELY", "first_weights", "in_runs", "weakened"]
 _SUSPECT, _FAR = 5.0, 12.0  # standard deviations at the first look, and at later ones
 UNLIKELY = 3.0  # standard deviations beyond which a cell has no part in starts beside wild ones
 _AGREE = 3  # in a row are no error, as of first values
+_TOGETHER = 256  # cells that speak of each other; a robot that stands makes many more
 _LEVEL = 100.0  # variance of the unknown level, in that of the field
 
 
@@ -41,6 +42,8 @@ def first_weights(
 ) -> Tensor:
     """Weight of each of the first cells but the newest, which nothing has confirmed: (N,).
 
+    Of more than 256, those that follow each other are asked together.
+
     Args:
         x: places (N, 2), m.
         y: values (N, C), SI.
@@ -51,16 +54,30 @@ def first_weights(
     """
     gate = gate or (_SUSPECT if before is None else _FAR)
     # the newest does not speak of the others either
-    x, y, before = x[:-1], y[:-1], None if before is None else before[:-1]
-    if not len(x):  # the map has refused all others
-        return torch.ones(1, dtype=torch.float64)
+    x, y = x[:-1], y[:-1]
+    known = torch.ones(len(x), dtype=torch.float64) if before is None else before[:-1]
+    blocks = zip(x.split(_TOGETHER), y.split(_TOGETHER), known.split(_TOGETHER))
+    weights = [_weights(*block, settings, gate) for block in blocks if len(block[0])]
+    return torch.cat([*weights, torch.ones(1, dtype=torch.float64)])
+
+
+def _weights(x: Tensor, y: Tensor, before: Tensor, settings: MapSettings, gate: float) -> Tensor:
+    """Weights of cells by what they say of each other: (N,).
+
+    Args:
+        x: places (N, 2), m.
+        y: values (N, C), SI.
+        before: weights (N,) with which they speak.
+        settings: with the starts.
+        gate: standard deviations beyond which a cell is weakened.
+    """
     signal = settings.signal_stddev
     noise = torch.full((len(x),), (settings.noise_stddev / signal) ** 2, dtype=torch.float64)
-    counted = noise if before is None else noise / before
+    counted = noise / before
     covariance = make_kernel(settings.kernel, 1.0, settings.lengthscale)(x, x) + _LEVEL
     factor, failed = torch.linalg.cholesky_ex(covariance + counted.diag())
     if int(failed):
-        return torch.ones(len(x) + 1, dtype=torch.float64)
+        return torch.ones(len(x), dtype=torch.float64)
 
     precision = torch.cholesky_inverse(factor)
     about = (y - y.median(0).values) / signal
@@ -68,7 +85,7 @@ def first_weights(
     residual = (precision @ about) * variance[:, None]
     squares = residual.square().mean(1) / (variance - counted + noise)
     weights = [student_weight(square, gate * gate) for square in squares.tolist()]
-    return torch.tensor([*weights, 1.0], dtype=torch.float64)
+    return torch.tensor(weights, dtype=torch.float64)
 
 
 def in_runs(wild: Tensor) -> Tensor:
