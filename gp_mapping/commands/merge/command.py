@@ -74,8 +74,7 @@ def run(args: argparse.Namespace) -> int:
         rows[i] |= {"frame": frames[i], "moved": list(transform)}
 
     warnings += aged(paths, sessions)
-    warnings += _one_kernel(paths, sessions, order)
-    warnings += _own_places(paths, sessions, order)
+    warnings += _transferred(paths, sessions, order)
     warnings += _turns_differ(paths, sessions, order)
     warnings += _added(paths, sessions, order, rows)
 
@@ -325,8 +324,10 @@ def _moved(
     return session
 
 
-def _one_kernel(paths: list[Path], sessions: list[MapSession], order: list[int]) -> list[str]:
-    """Give maps of fields that were found to be of another smoothness the first one's θ.
+def _transferred(paths: list[Path], sessions: list[MapSession], order: list[int]) -> list[str]:
+    """Give the first one's θ to maps whose kernel differs, or their sensor's delay or place.
+
+    What such a map remembers is taken in again by that θ, put where its own sensor was.
 
     Args:
         paths: of the maps, for the notes.
@@ -334,61 +335,43 @@ def _one_kernel(paths: list[Path], sessions: list[MapSession], order: list[int])
         order: indices of the maps, that with most cells first.
 
     Returns:
-        A sentence for each map that was changed.
+        A sentence for each difference that was settled.
     """
-    notes, first = [], sessions[order[0]]
-    own, learned = first.started_settings.kernel, first.map.learned()
-    for i in order[1:]:
-        other = sessions[i].started_settings.kernel
-        # agree_on changes the map, and is False where it cannot: then merging says what differs
-        if other != own and learned is not None and sessions[i].map.agree_on(learned.theta):
-            notes.append(
-                f"the kernel of {paths[i]} was {other}, and that of {paths[order[0]]} is {own}: the "
-                f"sum has {own}; what was remembered of the former is taken in again by it"
-            )
-    return notes
-
-
-def _own_places(paths: list[Path], sessions: list[MapSession], order: list[int]) -> list[str]:
-    """Put the samples of maps whose sensors differ in delay or place where each sensor was.
-
-    Args:
-        paths: of the maps, for the notes.
-        sessions: the maps; those in question are changed.
-        order: indices of the maps, that with most cells first.
-
-    Returns:
-        A sentence for each map that was corrected.
-    """
-    notes, first = [], sessions[order[0]]
+    notes, first = [], order[0]
     found = [session.map.hyperparameters() for session in sessions]
+    kernels = [session.started_settings.kernel for session in sessions]
     delays = [float(each.get("time_offset") or 0.0) for each in found]
     arms = [
         [float(each.get(f"lever_arm_{axis}") or 0.0) for axis in ("along", "across")]
         for each in found
     ]
 
-    learned = first.map.learned()
+    learned = sessions[first].map.learned()
     for i in order[1:]:
-        late = abs(delays[i] - delays[order[0]]) > _LATE
-        apart = math.dist(arms[i], arms[order[0]])
-        if (
-            learned is not None
-            and (late or apart > _ELSEWHERE)
-            # agree_on changes the map, and is False where it cannot: then nothing is reported
-            and sessions[i].map.agree_on(learned.theta)
-        ):
-            own, other = map(_lateness, (delays[i], delays[order[0]]))
-            if late:
-                notes.append(
-                    f"the sensor of {paths[i]} is {own}, and that of {paths[order[0]]} {other}: each is put right "
-                    "by its own"
-                )
-            if apart > _ELSEWHERE:
-                notes.append(
-                    f"the sensor of {paths[i]} sits {apart:.3g} m from where that of {paths[order[0]]} does on its "
-                    "robot: each is put right by its own"
-                )
+        unlike = kernels[i] != kernels[first]
+        late = abs(delays[i] - delays[first]) > _LATE
+        apart = math.dist(arms[i], arms[first])
+        if not (unlike or late or apart > _ELSEWHERE):
+            continue
+        # agree_on changes the map, and is False where it cannot: then nothing is reported
+        if learned is None or not sessions[i].map.agree_on(learned.theta):
+            continue
+        if unlike:
+            notes.append(
+                f"the kernel of {paths[i]} was {kernels[i]}, and that of {paths[first]} is {kernels[first]}: the "
+                f"sum has {kernels[first]}; what was remembered of the former is taken in again by it"
+            )
+        own, other = map(_lateness, (delays[i], delays[first]))
+        if late:
+            notes.append(
+                f"the sensor of {paths[i]} is {own}, and that of {paths[first]} {other}: each is put right "
+                "by its own"
+            )
+        if apart > _ELSEWHERE:
+            notes.append(
+                f"the sensor of {paths[i]} sits {apart:.3g} m from where that of {paths[first]} does on its "
+                "robot: each is put right by its own"
+            )
     return notes
 
 

@@ -211,6 +211,7 @@ def test_maps_of_fields_of_another_smoothness_get_one_kernel(folder, capsys):
     smooth = mapped(
         folder, "smooth", folder / "b", settings=[*SETTINGS, "--set", "kernel=matern72"]
     )
+    capsys.readouterr()
     for name in ("smooth", "of_b"):
         words = [str(folder / "of_a"), str(folder / name), "--output", str(folder / f"{name}_sum")]
         assert cli.main(["merge", *words]) == 0
@@ -222,6 +223,16 @@ def test_maps_of_fields_of_another_smoothness_get_one_kernel(folder, capsys):
     one, other = one.predict(x), other.predict(x)
     assert float(((one.mean - other.mean) / other.stddev).abs().max()) < 0.1
     assert float((one.stddev / other.stddev).log().abs().max()) < 0.1
+
+
+def test_another_kernel_and_another_delay_are_both_settled(folder, capsys):
+    other = ["kernel=matern72", "time_offset=0.2"]
+    words = [word for each in other for word in ("--set", each)]
+    late = mapped(folder, "late_smooth", folder / "b", settings=[*SETTINGS, *words])
+    capsys.readouterr()
+    assert cli.main(["merge", str(folder / "of_a"), str(late), "--output", str(folder / "x")]) == 0
+    printed = capsys.readouterr().out
+    assert "was matern72" in printed and f"the sensor of {late}/map.gpm is 0.2 s late" in printed
 
 
 def test_the_sum_of_exact_maps_is_exact(folder):
