@@ -121,16 +121,20 @@ class ErrorRun:
         """Forget the cells: the next one does not go on from them."""
         self._rows.clear()
 
-    def decide(self, old: Snapshot, noise: float, lengthscale: float, last: bool) -> list[Change]:
+    def decide(
+        self, old: Snapshot | None, noise: float, lengthscale: float, last: bool
+    ) -> list[Change]:
         """Return the alarms that are changes of the field; keep those that wait.
 
         Args:
-            old: the map before the run.
+            old: the map before the run; None where none is kept: then nothing tells.
             noise: variance of a measurement about the field, squared SI.
             lengthscale: m.
             last: whether no more cells come.
         """
-        gain, off = poses_against_change(self._run(old, noise), lengthscale)
+        gain, off = 0.0, np.zeros(2)
+        if old is not None and self._rows:
+            gain, off = poses_against_change(self._run(old, noise), lengthscale)
         sure = bool(abs(gain) >= SURE)
         if not sure and self._waited < _WAITS and not last:
             return []

@@ -412,7 +412,7 @@ class CellMap:
             return 1.0
         left = forget_for(self.map, self.settings.forgetting_time, stamp - self.last_stamp)
         self.last_stamp = stamp
-        self.renderer, self.revision = Renderer(self.settings), self.revision + 1
+        self.renderer, self.revision = Renderer(self._start.resolved), self.revision + 1
         return left
 
     def merge(self, other: CellMap) -> None:

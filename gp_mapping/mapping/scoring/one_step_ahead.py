@@ -435,10 +435,10 @@ class OneStepAhead:
             field: the map.
             last: whether no more cells come that could tell.
         """
-        if not (self.run.alarms and self._snapshots):
+        if not self.run.alarms:
             return
         radius = field.hyperparameters()["lengthscale"]
-        before = self._snapshots[0][1]
+        before = self._snapshots[0][1] if self._snapshots else None
         for change in self.run.decide(before, self.variance(field), radius, last):
             self.changes.append(change)
             self.change_count += 1

@@ -65,6 +65,8 @@ def totals_of(session: MapSession, key: tuple = ()) -> Totals | None:
     # without unfinished work
     state = session.state_dict()
     scores = state["scores"] | {"snapshots": [], "picked": [], "last": None}
+    # an alarm that waits for more cells is decided by this robot alone
+    scores["run"] = scores["run"] | {"rows": [], "alarms": [], "waited": 0}
     first = state["first_values"] | {"first": [], "held": [], "early": None}
     start = state["start"] | {"cells": [], "open": False}
 

@@ -1,6 +1,7 @@
 """Alarms about a map: poses that lie off are told from a field that has changed. The exact GP is the map."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -9,6 +10,7 @@ from gp_mapping import MapSettings, Samples
 from gp_mapping.core.registry import build_map
 from gp_mapping.mapping.alarms.error_run import ErrorRun
 from gp_mapping.mapping.notes.displaced import displaced_note
+from gp_mapping.mapping.scoring.change import Change
 from gp_mapping.mapping.scoring.one_step_ahead import OneStepAhead
 
 SETTINGS = MapSettings(
@@ -117,3 +119,16 @@ def test_an_alarm_that_waits_goes_on_from_a_file():
     again = ErrorRun()
     again.load_state_dict(run.state_dict())
     assert again.state_dict() == run.state_dict() and run.state_dict()["rows"]
+
+
+def test_an_alarm_that_nothing_can_decide_is_an_unsure_change():
+    """No posterior of before is kept, or none of the cells."""
+    change = Change(1.0, 2.0, 3.0, 4.0)
+    scene = Scene(2)
+    for old, rows in ((None, True), (scene.field.snapshot(), False)):
+        run = scene.drive((-0.5, 0.3), cells=14).run
+        run.alarms = [change]
+        if not rows:
+            run.end_pass()
+        (decided,) = run.decide(old, NOISE**2, 0.8, last=True)
+        assert decided == replace(change, sure=False) and not run.alarms

@@ -19,6 +19,7 @@ from team_scene import (
 
 from gp_mapping.core.stored import StoredState
 from gp_mapping.intake.sensors.sketch import MEASURED
+from gp_mapping.mapping.scoring.change import Change
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.runtime.team.incoming import MemoryPool, Source
 from gp_mapping.runtime.team.outgoing import Outgoing
@@ -53,6 +54,15 @@ def test_messages_leave_out_which_measurements_were_taken():
     session.about = about | {MEASURED: "x" * 22000}
     sent = totals_of(session).state["about"]
     assert MEASURED not in sent and sent.items() >= about.items()
+
+
+def test_an_alarm_that_waits_is_the_robots_own():
+    """It may turn out to be of its poses: nobody else forgets for it."""
+    session = session_of(drives()[0], **QUICK)
+    run = session.scores.run
+    run.alarms, run.displaced_count = [Change(1.0, 1.0, 2.0, 3e-6)], 1
+    told = totals_of(session).state["scores"]["run"]
+    assert not told["alarms"] and told["displaced_count"] == 1 and len(run.alarms) == 1
 
 
 def test_a_robot_started_anew_stays_and_one_that_was_cleared_goes():
