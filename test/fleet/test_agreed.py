@@ -6,17 +6,19 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from fleet_bags import parameters
+from small_drive import lanes, write_drive
 
 from gp_mapping.core.hyper.theta import Theta, sensor_place
 from gp_mapping.core.registry import make_theta_and_learner
 from gp_mapping.core.types import Samples
 from gp_mapping.fleet.agreed import agree, prepare_cells
-from gp_mapping.fleet.cells import BagReport, CellMaker
+from gp_mapping.fleet.cells import BagReport, CellMaker, Job
 from gp_mapping.fleet.comparison import rounds
 from gp_mapping.fleet.comparison.notes import notes_of
 from gp_mapping.fleet.comparison.outliers import find_outliers, robots_to_leave_out, wide_figures
 from gp_mapping.fleet.comparison.table import row_of
-from gp_mapping.fleet.robot import Robot
+from gp_mapping.fleet.robot import Robot, calibrate
 from gp_mapping.settings.mapping import MapSettings
 
 UT = 1e-6
@@ -338,3 +340,11 @@ def test_who_only_seemed_far_comes_back_and_stays(monkeypatch):
     compared = rounds.compare_fleet(None, bags, None, 0.0, UT, "µT")
     assert seen == [[], [0, 1], [0]] and compared.unsettled
     assert [row["bag"] for row in compared.rows if row["left_out"]] == ["r0"]
+
+
+def test_all_robots_of_a_fleet_have_one_kernel(tmp_path):
+    """A map of this bag alone finds a smoother one; maps of different kernels are not summed."""
+    write_drive(tmp_path / "bag", lanes(count=6, length=2.0), rate=10.0)
+    job = Job(0, str(tmp_path / "bag"), parameters(max_inducing=40, learn_time_offset=False), {})
+    found, _ = calibrate(job, 90)
+    assert found.failed == "" and found.theta.kernel_name == "matern52"
