@@ -160,7 +160,9 @@ class LagSearch(Stepwise[Lag]):
     # Each of these yields after a step, and returns what it has found.
     def _search(self) -> Generator[None, None, Lag | None]:
         """The best τ, where it is better than all that is no lag."""
-        if self.usual <= 0.0 or not bool(torch.isfinite(self.y).all()):
+        told = self.track.y
+        varies = bool(told.amax() > told.amin())  # one and the same number shows no field
+        if self.usual <= 0.0 or not varies or not bool(torch.isfinite(self.y).all()):
             return None
 
         none, _ = yield from self._best(lambda length: self._covariance(self.track.x, length))

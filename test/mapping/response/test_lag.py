@@ -116,3 +116,11 @@ def test_the_top_of_a_parabola_through_three_time_constants_is_found_exactly(top
         assert lag_module._vertex(tried, end) == end  # noqa: SLF001
     level = dict.fromkeys(tried, (1.0, 1.0))
     assert lag_module._vertex(level, 0.8) == 0.8  # noqa: SLF001
+
+
+def test_one_and_the_same_number_shows_no_lag():
+    """As of a thermometer of .1 °C in a hall, or a gas sensor that tells 0 for the first metres."""
+    told = track(1, 3.0)
+    for value in (0.0, 21.3):
+        same = told._replace(y=torch.full_like(told.y, value))
+        assert LagSearch(same, 2.0, "matern52").finish() is None
