@@ -10,6 +10,10 @@ cells after it, each from the map without them,
     otherwise                  cell i goes on from the one before. Once the map expects one that
                                does, so far from all that it knew, they are the field
 
+A source has a way back, too, and near its foot each cell may be less than half of the one before.
+But it does not come and go at once: where no step, from the first r on down to r_i, is more than
+half of the largest r, they go on as well. An error jumps there or back.
+
 Three cells at least are no error, as of first values, and the last of them has to be one that the
 map alone would not call one: an error lasts for less of the way than it takes the field to change.
 At most MOST cells wait; so many that go on are the field as well. None waits beyond its pass: what
@@ -21,6 +25,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
+from itertools import pairwise
 from typing import NamedTuple
 
 from gp_mapping.core.types import Samples
@@ -29,6 +34,7 @@ __all__ = ["MOST", "Judged", "Suspects", "Verdict"]
 
 MOST = 8  # cells that wait; one more decides, as nine decide at first
 _AGREE = 3  # places in a row are no error, as of first values
+_STEEPEST = 0.5  # of a peak's height, by one cell: two at least lead up to it, and down
 _STANDS = 0.1  # of a cell's length; the robot has moved if it is farther
 
 
@@ -125,8 +131,23 @@ class Suspects:
         return Verdict([each.weakened for each in held], sum(each.is_suspect for each in held))
 
     def _is_continued(self, cell: Judged) -> bool:
-        """Whether a cell is as near to the last one that waits as to the map's prediction."""
-        return cell.residual is not None and cell.size >= cell.distance(self._held[-1])
+        """Whether a cell goes on from those that wait: from the last, or down from their top."""
+        if cell.residual is None:
+            return False
+        step = cell.distance(self._held[-1])
+        return cell.size >= step or self._is_peak(step)
+
+    def _is_peak(self, out: float) -> bool:
+        """Whether those that wait lead up to their largest residual and down again.
+
+        Args:
+            out: the step from the last of them to the newest cell, SI.
+        """
+        if not self._have_moved():
+            return False
+        inside = [after.distance(before) for before, after in pairwise(self._held)]
+        top = max(each.size for each in self._held)
+        return max(self._held[0].size, *inside, out) <= _STEEPEST * top
 
     def _have_moved(self) -> bool:
         """Whether those that wait are of so many places that they are no error."""

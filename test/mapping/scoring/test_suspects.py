@@ -50,6 +50,12 @@ def looked_at(residuals, places=None, gates=None):
         ([0.0, 40.0, 38.0, 41.0, 39.0, 0.5], [1, 2, 3, 4]),  # a burst of one error
         ([0.0, 9.0, 22.0, 37.0, 20.0, 11.0, 5.5, 3.0, 1.0], []),  # a peak, there and back
         ([0.0, 9.0, 22.0, 37.0, 18.0, 3.0, 1.0], [1, 2, 3, 4]),  # and back at once
+        ([0.0, 9.0, 22.0, 37.0, 24.0, 7.0, 1.0, 0.0], []),  # with a foot steeper than half
+        ([0.0, 9.0, 22.0, 37.0, 24.0, 1.0], [1, 2, 3, 4]),  # at once from where it is high
+        ([0.0, 24.0, 37.0, 22.0, 9.0, 1.0], [1, 2, 3, 4]),  # there at once, and slowly back
+        ([0.0, 30.0, 60.0, 30.0, 0.0], []),  # three at least, as of all that go on
+        ([0.0, 30.0, 30.0, 0.0], [1, 2]),
+        ([0.0, 18.0, 36.0, -30.0, 0.0], [1, 2, 3]),
         ([-40.0, 30.0, 0.0], [0, 1]),
         ([0.0, 6.0, 4.5, 4.0, 0.0], []),  # those that confirm are none themselves
         ([0.0, 6.0, 4.5, 0.0], [1]),  # two are not enough
