@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from typing import TypeVar, cast
 
+from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.registry import with_device_here
 from gp_mapping.core.stored import Room
 from gp_mapping.core.transaction import taken_back
@@ -226,6 +227,18 @@ class MapSession(Answering):
         prepare_merge(self, other)
         with taken_back(self):
             self._merge(other)
+
+    @_without_gradients
+    def agree_on(self, theta: Theta) -> bool:
+        """Reparametrise the map to a θ (FieldMap.agree_on), whose kernel is the map's from then on.
+
+        Args:
+            theta: in inner units.
+
+        Returns:
+            Whether that succeeded; else the map is as it was.
+        """
+        return self.shown.agree_on(theta)
 
     def age(self, stamp: float) -> float:
         """Let the map forget up to a stamp as if it had gone on till then (`forgetting_time`).

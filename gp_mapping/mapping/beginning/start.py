@@ -59,6 +59,13 @@ class Start:
         self.weakened = 0
         self._open = any(getattr(settings, name) == 0.0 for name in AUTOMATIC)
 
+    def use_kernel(self, name: str) -> None:
+        """Keep that the map was given another kernel (of KERNELS); no other is found any more."""
+        if name != self.resolved.kernel:
+            self.resolved = replace(self.resolved, kernel=name)
+            self.found = replace(self.found[0], kernel=name), self.found[1]
+            self.close()
+
     def set_first_cells(self, first: Samples) -> bool:
         """Set the first cells, as one batch, in place of what was added.
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gp_mapping.core.field_map import VECTOR, FieldMap
+from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.stored import Room
 from gp_mapping.core.types import Samples, UpdateReport
 from gp_mapping.errors import MapFullError, one_line
@@ -414,6 +415,13 @@ class CellMap:
         self.last_stamp = stamp
         self.renderer, self.revision = Renderer(self._start.resolved), self.revision + 1
         return left
+
+    def agree_on(self, theta: Theta) -> bool:
+        """Reparametrise the map to a θ, whose kernel is the map's from then on; whether it is."""
+        agreed = self.map.agree_on(theta)
+        if agreed:
+            self._start.use_kernel(theta.kernel_name)
+        return agreed
 
     def merge(self, other: CellMap) -> None:
         """Add another map, whose pass has ended; where that fails, this one is half of the sum."""

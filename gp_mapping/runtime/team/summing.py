@@ -7,6 +7,7 @@ an earlier sum, so no measurement can count twice. It runs in a thread of its ow
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 
@@ -27,7 +28,6 @@ __all__ = ["BUDGETS", "Member", "TeamSum", "sum_maps"]
 # settings by which maps are of one kind
 _SAME = (
     "model",
-    "kernel",
     "anisotropy",
     "long_share",
     "long_ratio",
@@ -294,7 +294,8 @@ def _session(state: dict, settings: MapSettings, members: int) -> MapSession:
         Exception: of any kind, where the totals do not fit together.
     """
     _check_finite(state["map"])
-    wide = settings
+    # the kernel is the map's own: the settings leave it open (`learn_smoothness`), or name another
+    wide = settings = replace(settings, kernel=str(state["settings"]["kernel"]))
     # one map without tiles: the sum holds the memories of its members together, and, since it is
     # not updated, as many inputs as these may take
     if not stored_states(state["map"]) and members > 1:
@@ -351,20 +352,31 @@ def _add_up(sessions: list[MapSession], out: TeamSum, before: TeamSum | None) ->
         _LeftOutError: a member's map could not be merged; θ and the notes are of it, too, and the
             result may be spoilt.
     """
-    out.notes += _differences(out.used, sessions)
+    kernel = _kernel_of_all(out.used, sessions)
+    out.notes += [*_differences(out.used, sessions), *_other_kernels(out.used, sessions, kernel)]
     # before they are merged, since the first one becomes the path of all
     out.paths = {m.map_id: s.path_trace.points() for m, s in zip(out.used, sessions)}
 
-    # one θ for all, so that their sites can be added
-    learned = [summary for session in sessions if (summary := session.map.learned()) is not None]
-    if len(sessions) > 1 and len(learned) == len(sessions):
-        theta = agreed(learned)
+    # one θ for all, so that their sites can be added; of maps of another kernel it says nothing
+    learned = [session.map.learned() for session in sessions]
+    parts = [
+        each
+        for session, each in zip(sessions, learned)
+        if each is not None and session.started_settings.kernel == kernel
+    ]
+    if len(sessions) > 1 and None not in learned:
+        theta = agreed(parts)
         for member, session in zip(out.used, sessions):
-            if not session.map.agree_on(theta):
+            if not session.agree_on(theta):
                 out.notes.append(
                     f"{member.name}'s map cannot be carried to the team's hyper-parameters; it is merged "
                     "with its own"
                 )
+    for member, session in zip(out.used, sessions):
+        its = session.started_settings.kernel
+        if its != kernel:
+            text = f"maps of model {session.settings.model} that differ in kernel do not add up"
+            raise _LeftOutError(member, ValueError(f"{text}: {its!r} there, {kernel!r} here"))
 
     first = sessions[0]
     for member, session in list(zip(out.used, sessions))[1:]:
@@ -391,6 +403,30 @@ def _add_up(sessions: list[MapSession], out: TeamSum, before: TeamSum | None) ->
     known = out.paths if before is None else before.paths | out.paths
     out.touched = [
         path for name, path in known.items() if then.get(name) != now.get(name) and len(path)
+    ]
+
+
+def _kernel_of_all(members: list[Member], sessions: list[MapSession]) -> str:
+    """Name of the kernel of the sum: that under which most cells were mapped.
+
+    All robots choose alike. Where a map cannot take another kernel (it learns no θ), this robot's
+    own map keeps its own, and the others are left out.
+    """
+    cells: Counter[str] = Counter()
+    for session in sessions:
+        cells[session.started_settings.kernel] += session.cell_count
+    if members[0].own and any(session.map.learned() is None for session in sessions):
+        return sessions[0].started_settings.kernel
+    return max(cells, key=lambda name: (cells[name], name))
+
+
+def _other_kernels(members: list[Member], sessions: list[MapSession], kernel: str) -> list[str]:
+    """Sentences on maps that found, or were given, another kernel than that of the sum."""
+    return [
+        f"the kernel of {member.name} is {session.started_settings.kernel}, and the team's is {kernel}, as of most "
+        "cells: what is remembered of that map is taken in again by it"
+        for member, session in zip(members, sessions)
+        if session.started_settings.kernel != kernel
     ]
 
 

@@ -78,6 +78,7 @@ class Team:
         self._refused: dict[tuple, str] = {}
         self.sums, self.took = 0, 0.0  # how many; s of the last one
         self._problem = ""  # why it failed; '' where it did not
+        self._own_left_out = ""  # why this robot's own map is not in the sum; '' where it is
 
     @property
     def merging(self) -> bool:
@@ -230,6 +231,7 @@ class Team:
     def _take_sum(self, made: TeamSum, now: float) -> None:
         """Show a new sum, unless this robot's map has been cleared or replaced meanwhile."""
         self.took, self.sums = now - self._begun, self.sums + 1
+        self._own_left_out = next((text for m, _, text in made.refused if m.own), "")
 
         for member in made.used:
             if member.version in self._given:
@@ -239,6 +241,7 @@ class Team:
                 given = self._given[member.version]
                 given.source.mark_failed(given, why)
             else:
+                self._own_left_out = f"this robot: {why}"
                 self._on_error(f"this robot's own map could not be added: {why}")
         for member, reason, text in made.refused:
             self._refuse(member, reason, text)
@@ -289,6 +292,8 @@ class Team:
             }
             values |= {f"team {name}": value for name, value in self._sum.theta.items()}
         notes = list(self._sum.notes)
+        if self._own_left_out:
+            notes.append(f"this robot's own map is not in what is shown: {self._own_left_out}")
         for robot, source in self.sources.items():
             values |= {f"{robot} {name}": value for name, value in source.status(now).items()}
             notes += [text for text in (source.fault, source.problem, source.rivals) if text]

@@ -78,9 +78,9 @@ def difference(one, other, x) -> tuple[float, float]:
 
 
 class Mapper:
-    """A worker with its team. now: the clock of tick(), of its own."""
+    """A worker with its team. now: the clock of tick(), of its own. of: settings of the sum's map."""
 
-    def __init__(self, name: str, session: MapSession, robots: list[str], **settings):
+    def __init__(self, name: str, session: MapSession, robots: list[str], of=None, **settings):
         self.name, self.settings = (
             name,
             NodeSettings(**({"publish_tiles": True, "tiles_bandwidth": 1e8} | settings)),
@@ -92,7 +92,7 @@ class Mapper:
         self.team = Team(
             self.worker,
             lambda: self.settings,
-            lambda: session.settings,
+            lambda: of or session.settings,
             name,
             robots,
             lambda: str(session.about.get("frame") or ""),

@@ -21,7 +21,9 @@ from team_scene import (
 
 from benchmark.robots import Robot, drive, world_of
 from gp_mapping.intake.sensors.setup import SETUP
+from gp_mapping.mapping.session import MapSession
 from gp_mapping.runtime.team.incoming import MemoryPool, Source
+from gp_mapping.settings.mapping import MapSettings
 from gp_mapping.sim.robot import lawnmower
 
 X = torch.from_numpy(np.random.default_rng(0).uniform(0.5, 2.2, (80, 2)))
@@ -113,11 +115,11 @@ def test_strangers_are_refused_in_one_sentence():
     one, two = (session_of(part, **QUICK) for part in drives())
     elsewhere = session_of(drives()[1], frame="map", **QUICK)
     gas = session_of(drives()[1], quantity="gas", **QUICK)
-    other = session_of(drives()[1], **(QUICK | {"kernel": "matern32"}))
+    other = session_of(drives()[1], **(QUICK | {"anisotropy": 2.0}))
     for stranger, reason, word in (
         (elsewhere, "other_frame", "merge_transforms"),
         (gas, "other_quantity", "gas"),
-        (other, "other_settings", "kernel"),
+        (other, "other_settings", "anisotropy"),
     ):
         made = sum_of(own_of(one), *members_of(source_of(stranger, name="robot2")), frame="odom")
         assert [r for _, r, _ in made.refused] == [reason] and word in made.refused[0][2]
@@ -126,6 +128,39 @@ def test_strangers_are_refused_in_one_sentence():
     assert (
         len(sum_of(own_of(one), *members_of(source_of(two, name="robot2")), frame="odom").used) == 2
     )
+
+
+@pytest.mark.parametrize("model", ["dual_svgp", "wiski", "exact"])
+def test_maps_that_found_other_kernels_are_one_map_of_that_of_most_cells(model):
+    """A robot that goes on with a map of before the team: the sum is as if it had had the team's kernel."""
+    settings = QUICK | {"model": model}
+    smooth = settings | {"kernel": "matern92"}
+    one, two = session_of(drives()[0], **settings), session_of(drives()[1], **smooth)
+    assert one.cell_count > two.cell_count
+    # the settings of neither robot name what it has found
+    here = sum_of(
+        own_of(one), *members_of(source_of(two, name="robot2")), settings=MapSettings(**settings)
+    )
+    there = sum_of(
+        own_of(two), *members_of(source_of(one, name="robot1")), settings=MapSettings(**settings)
+    )
+    alike = session_of(drives()[1], **settings)
+    wanted = sum_of(
+        own_of(one), *members_of(source_of(alike, name="robot2")), settings=one.settings
+    )
+    for made in (here, there):
+        assert len(made.used) == 2 and "matern92" in made.notes[0], (made.refused, made.failed)
+        assert max(difference(made.session, wanted.session, X)) < 0.05
+        again = MapSession.from_state_dict(copy.deepcopy(made.session.state_dict()))
+        assert max(difference(again, made.session, X)) < 1e-9
+        assert again.report()["kernel"] == "matern52"
+
+
+def test_one_robot_with_another_kernel_than_its_settings_is_shown_as_it_is():
+    two = session_of(drives()[1], **(QUICK | {"kernel": "matern92"}))
+    made = sum_of(own_of(two), settings=MapSettings(**QUICK))
+    assert not made.refused and not made.notes
+    assert max(difference(made.session, two, X)) < 1e-6
 
 
 def test_robots_may_make_inputs_in_other_ways():
@@ -291,7 +326,7 @@ def test_ones_own_map_says_in_which_frame_and_of_what_the_sum_is_also_if_it_is_n
     theirs, reason
 ):
     own, other = (part[:120] for part in drives())
-    mine = own_of(session_of(own, **(QUICK | {"kernel": "matern32"})))
+    mine = own_of(session_of(own, **(QUICK | {"anisotropy": 2.0})))
     members = members_of(source_of(session_of(other, **theirs, **QUICK)))
     made = sum_of(mine, *members)
     assert [why for _, why, _ in made.refused] == ["other_settings", reason] and not made.used

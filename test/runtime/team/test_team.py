@@ -57,6 +57,20 @@ def test_two_mappers_show_one_map_though_a_fifth_of_the_messages_is_lost():
     assert not one.errors and not two.errors
 
 
+def test_a_robot_whose_own_map_does_not_fit_says_that_it_is_not_shown():
+    """Its own mean would be of the others alone, and nothing but the log said so."""
+    stranger, of = session_of(drives()[0], **(QUICK | {"anisotropy": 2.0})), MapSettings(**QUICK)
+    with Mapper("robot1", stranger, ["robot2"], of, merge_period=0.2) as one:
+        for message in messages_of(session_of(drives()[1], **QUICK), "robot2"):
+            one.team.accept("robot2", message)
+
+        def said():
+            return [text for text in one.team.status(0.0)[1] if "own map is not in" in text]
+
+        exchange([one], 60.0, until=said)
+        assert "anisotropy" in said()[0]
+
+
 def test_a_cleared_map_goes_everywhere():
     parts = drives()
     with (
