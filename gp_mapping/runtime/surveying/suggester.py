@@ -48,6 +48,7 @@ class Suggester:
         self.claims = Claims() if claims is None else claims
         self.newest: Suggestions | None = None
         self._kept: Rules | None = None  # those of the last answer
+        self._asked: NodeSettings | None = None  # likewise
         self._heard = self.claims.news  # what the last answer knew of claims
         self._waits = False  # the last answer lacked what was being made
 
@@ -55,8 +56,11 @@ class Suggester:
     def should_ask_again(self) -> bool:
         """Whether asking again is worthwhile.
 
-        What the last answer lacked is there now, or it kept to another region or keep-out area.
+        What the last answer lacked is there now, or it was by other settings, or kept to another
+        region or keep-out area.
         """
+        if self._asked is not None and self._asked != self.settings:
+            return True
         kept, now = self._kept, self._rules.now()
         if kept and (now.region is not kept.region or now.keep_out is not kept.keep_out):
             return True
@@ -84,7 +88,7 @@ class Suggester:
 
     def _offer(self, session, grid, position, message, frame: str) -> Suggestions:
         """Return the suggestions, and set note and obstacles."""
-        s = self.settings
+        s = self._asked = self.settings
         free, wrong = self._maps.free_space_of(message, s.robot_radius)
 
         wrong = wrong_frame(free, frame) or wrong

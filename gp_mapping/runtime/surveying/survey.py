@@ -77,6 +77,7 @@ class Survey:
         self._phase = "idle"
         # where there is none, monotonic s before which no other plan is tried
         self._retry_at, self._stale = -math.inf, True
+        self._own_turn = False  # the last job was a request's
 
     # ---- from any thread -------------------------------------------------------------------------
 
@@ -315,7 +316,12 @@ class Survey:
                 self._withdraw(unusable or "the free-space map leaves no room on its way")
 
     def _next_job(self, session, position) -> bool:
-        """Begin to plan where that is due or requested; return whether a job has begun."""
+        """Begin to plan where that is due or requested; return whether a job has begun.
+
+        They take turns: plans that are requested again and again do not keep the survey waiting.
+        """
+        if self._own_turn and self._next_of_survey(session, position):
+            return True
         if self._requests:
             start = self._requests.first.start or position
             if (
@@ -330,8 +336,12 @@ class Survey:
                 self._job = self._decisions.answer(
                     self.settings, session, position, request, self._phase == "running"
                 )
+            self._own_turn = True
             return True
+        return self._next_of_survey(session, position)
 
+    def _next_of_survey(self, session, position) -> bool:
+        """Begin to plan for the survey where that is due; return whether a job has begun."""
         due = (
             self._stale
             or self._pace.improving
@@ -351,7 +361,7 @@ class Survey:
 
         self._pace.begin(self._spending, bool(self.plan) and not self._course.nearly_driven)
         self._course.outdated |= self._stale
-        self._stale, self._finish = False, self._done
+        self._stale, self._finish, self._own_turn = False, self._done, False
         self._job = self._decisions.go_on(self.settings, session, position, self._course)
         return True
 

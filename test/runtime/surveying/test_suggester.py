@@ -61,3 +61,13 @@ def test_a_region_without_a_free_place_is_the_reason(robot):
             robot.session, robot.session.render(), tuple(robot.at), robot.message, "map"
         )
         assert not len(found) and "no free place lies inside the region" in found.reason
+
+
+def test_a_setting_that_changes_while_the_robot_stands_is_another_question(robot):
+    """The map does not change then, and nothing else asked: five places stayed for ever where one was set."""
+    grid, live = robot.session.render(), suggest("variance", RulesNow())
+    assert len(live(robot.session, grid, tuple(robot.at), robot.message, "map")) == 3
+    live.settings = settings(suggestion_kind="variance", suggestion_count=1)
+    assert live.should_ask_again
+    assert len(live(robot.session, grid, tuple(robot.at), robot.message, "map")) == 1
+    assert not live.should_ask_again

@@ -581,3 +581,19 @@ def test_a_robot_that_leaves_its_plan_gets_another_one_after_as_many_metres():
     assert robot.survey._course.along < 2.0, "by the line nothing would be due"
     robot.think()
     assert robot.survey._decisions.made == made + 1
+
+
+def test_plans_that_are_requested_again_and_again_do_not_keep_the_survey_waiting():
+    """A behaviour tree that asks ~/make_plan whenever it has an answer: the robot got no plan of its own."""
+    robot = Robot(settings(plan_budget=4.0))
+    robot.survey.start()
+    asked, answered = robot.survey.ask(), 0
+    while not robot.survey.plan:
+        robot.survey.step(robot.session, tuple(robot.at), robot.message, "map", robot.time)
+        if asked.done():
+            asked, answered = robot.survey.ask(), answered + 1
+        assert answered < 4
+    while answered < 4:  # and the survey does not keep requests waiting
+        robot.survey.step(robot.session, tuple(robot.at), robot.message, "map", robot.time)
+        if asked.done():
+            asked, answered = robot.survey.ask(), answered + 1
