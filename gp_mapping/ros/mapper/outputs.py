@@ -172,14 +172,14 @@ class _Topic:
         publisher: The ROS publisher.
         subscribers: Their number at the last tick.
         revision: Of the map published last; None makes the topic due whatever the revision.
-        next: Monotonic s at which it may be due again; a late tick does not delay the one after.
+        begun: Monotonic s at which its period began; a late tick does not delay the one after.
     """
 
     output: Output
     publisher: object
     subscribers: int = 0
     revision: int | None = None
-    next: float = float("-inf")
+    begun: float = float("-inf")
 
 
 class MapPublishers:
@@ -269,11 +269,11 @@ class MapPublishers:
                 count
                 and period
                 and revision
-                and (has_news or (topic.revision != revision and now >= topic.next - 0.1 * period))
+                and (has_news or (topic.revision != revision and now >= topic.begun + 0.9 * period))
             ):
                 self._due.add(name)
                 # after a pause the schedule begins anew: nothing is caught up
-                topic.next = max(topic.next + period, now + 0.5 * period)
+                topic.begun = max(topic.begun + period, now - 0.5 * period)
         return {self._outputs[name].output.part for name in self._due}
 
     def publish(self, results, frame: str, next_pose: PoseStamped | None = None) -> None:
