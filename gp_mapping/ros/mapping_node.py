@@ -160,7 +160,7 @@ class MappingNode(ManagedNode):
         )
 
         name, log = self.get_fully_qualified_name(), self.get_logger()
-        session, path, own = yield from in_thread(
+        session, path, own, self.resume_warning = yield from in_thread(
             first_session, self.settings, self.wanted, name, log
         )
         self.place_warning = ""
@@ -496,6 +496,7 @@ class MappingNode(ManagedNode):
                 self.survey.rules.problem,
                 self.saver.problem,
                 self.place_warning,
+                self.resume_warning,
                 self.queries.problem if self.active else "",
             )
             if text
@@ -512,7 +513,8 @@ class MappingNode(ManagedNode):
             now=now,
             status=status,
             watches=self.inputs.watches,
-            paused=self.paused or not self.active,
+            paused=self.paused,
+            listening=self.active,
             notes=notes,
             limits=self.publishers_.limits,
             published=self.publishers_.published,

@@ -87,6 +87,12 @@ class InputWatch:
         self.count = self.lost = 0
         self._since: tuple[float, int] | None = None
         self._last: float | None = None
+        self._opened = -math.inf  # when this was last listened to anew
+
+    def open(self, now: float) -> None:
+        """Note that it is listened to from now on: what came, or did not, before is no silence."""
+        self.stream.note_pause()
+        self._opened = now
 
     def arrived(self, now: float) -> None:
         """Count one message."""
@@ -101,8 +107,8 @@ class InputWatch:
         return (self.count - before[1]) / (now - before[0])
 
     def silence(self, now: float) -> float | None:
-        """Seconds since the last message; None where there never was one."""
-        return None if self._last is None else max(0.0, now - self._last)
+        """Seconds since the last message, or the opening; None where there never was a message."""
+        return None if self._last is None else max(0.0, now - max(self._last, self._opened))
 
     def has_come_within(self, seconds: float, now: float) -> bool:
         """Whether a message has come in the last so many seconds.
@@ -199,6 +205,7 @@ class Health:
         stamp_age,
         queue,
         enqueued: int = 0,
+        listening: bool = True,
         simulated: bool = False,
         frameless: bool = False,
         facts: dict | None = None,
@@ -218,6 +225,7 @@ class Health:
             stamp_age: node clock − newest measurement stamp, s, or None.
             queue: entries that wait for the worker.
             enqueued: as MapWorker.enqueued.
+            listening: whether inputs are subscribed to.
             simulated: whether the node's clock is /clock.
             frameless: whether there is a map, in a frame that is not known.
             facts: more values of the map, by name, or None.
@@ -227,7 +235,16 @@ class Health:
         self._started = now if self._started is None else self._started
         return [
             self._input(
-                now, status, watches, paused, notes, stamp_age, simulated, frameless, enqueued
+                now,
+                status,
+                watches,
+                paused,
+                listening,
+                notes,
+                stamp_age,
+                simulated,
+                frameless,
+                enqueued,
             ),
             self._map(status, limits, published, facts or {}),
             self._timing(now, status, queue),
@@ -236,7 +253,17 @@ class Health:
         ]
 
     def _input(
-        self, now, status, watches, paused, notes, stamp_age, simulated, frameless, enqueued
+        self,
+        now,
+        status,
+        watches,
+        paused,
+        listening,
+        notes,
+        stamp_age,
+        simulated,
+        frameless,
+        enqueued,
     ) -> Area:
         """What arrives, and what is dropped of it."""
         area = Area("input")
@@ -250,7 +277,7 @@ class Health:
             area.values[f"{watch.topic} left out by its publisher (about)"] = watch.stream.unsent
             if watch.publishers is not None:
                 area.values[f"{watch.topic} publishers"] = watch.publishers
-            if not paused and watch.steady:
+            if listening and not paused and watch.steady:
                 self._silence(area, watch, now)
                 self._stream(area, watch)
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from gp_mapping.core.registry import AUTO, device_of
+from gp_mapping.errors import one_line
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.runtime.saving import keep_before
 from gp_mapping.settings.node import NodeSettings
@@ -22,11 +23,13 @@ class FirstSession(NamedTuple):
         session: the map.
         path: the file that it is of; None: an empty map.
         own: the autosave that may be written over, as in Saver.
+        warning: why files that `resume` found are not gone on from, a sentence; '' for none.
     """
 
     session: MapSession
     path: Path | None
     own: Path | None
+    warning: str = ""
 
 
 def first_session(settings: NodeSettings, wanted: Requirements, name: str, log) -> FirstSession:
@@ -41,6 +44,7 @@ def first_session(settings: NodeSettings, wanted: Requirements, name: str, log) 
     Raises:
         ValueError: load_checkpoint cannot be used.
     """
+    warning = ""
     s, files = settings, MapFiles(map_folder(settings.save_directory, settings.map_name), name)
     if removed := files.remove_partials():
         log.info(
@@ -51,13 +55,15 @@ def first_session(settings: NodeSettings, wanted: Requirements, name: str, log) 
         session, path, problems, refused = files.resume(wanted)
         for text in problems:
             log.warning(f"not resumed: {text}")
+        if problems:
+            warning = f"a saved map was not resumed: {one_line(problems[0], 500)}"
         for copy in files.keep_refused(refused):
             log.warning(f"what could not be resumed is kept as {copy}, for this run writes over it")
         if path is not None:
             resumed = f"resumed {path}: {session.raw_count} measurements"
             log.info("; ".join([resumed, *session.resume_notes]))
             _say_device(session, log)
-            return FirstSession(session, path, files.autosave)
+            return FirstSession(session, path, files.autosave, warning)
         log.info(f"nothing to resume in {files.folder}")
 
     path = Path(s.load_checkpoint).expanduser().absolute() if s.load_checkpoint else None
@@ -73,7 +79,7 @@ def first_session(settings: NodeSettings, wanted: Requirements, name: str, log) 
         or path == files.autosave
         or (s.autosave_period > 0 and keep_before(files, log.warning))
     )
-    return FirstSession(session, path, files.autosave if may_write else None)
+    return FirstSession(session, path, files.autosave if may_write else None, warning)
 
 
 def _say_device(session: MapSession, log) -> None:

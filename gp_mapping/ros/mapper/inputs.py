@@ -165,17 +165,21 @@ class Inputs:
     def open(self) -> None:
         """Subscribe to all inputs whose message type is known; look() adds the others."""
         for port in self.ports:
-            port.watch.stream.note_pause()
+            port.watch.open(time.monotonic())
             if not port.any_scalar:
                 self._subscribe(port, *next(iter(port.classes.items())))
 
     def close(self) -> None:
         """Unsubscribe from all inputs."""
         for port in self.ports:
-            if port.subscription is not None:
-                self._node.destroy_subscription(port.subscription)
-                port.subscription = None
+            self._unsubscribe(port)
         self._group.held = False
+
+    def _unsubscribe(self, port: InputPort) -> None:
+        """End the subscription of an input, if it has one."""
+        if port.subscription is not None:
+            self._node.destroy_subscription(port.subscription)
+            port.subscription, port.type = None, ""
 
     def hold(self) -> None:
         """Keep the executor from taking messages: they wait for drain(), until close()."""
@@ -237,6 +241,8 @@ class Inputs:
         """
         for port in self.ports:
             published, port.wrong_type = self._published_types(port), ""
+            if port.any_scalar and published and port.type and port.type not in published:
+                self._unsubscribe(port)  # its driver has changed: look() takes what it sends now
             if port.wrong_qos and not self._offers_less(port):
                 port.wrong_qos = ""
             # resolved: count_publishers does not know of remapped names
@@ -257,6 +263,12 @@ class Inputs:
                 port.wrong_type = (
                     f"{self._node.resolve_topic_name(port.topic)} is published as {', '.join(published)}, "
                     f"expected {expected}: remap the topic, or set sensor or pose_source"
+                )
+            elif port.type in published and len(published) > 1:
+                others = ", ".join(kind for kind in published if kind != port.type)
+                port.wrong_type = (
+                    f"{self._node.resolve_topic_name(port.topic)} is published as {others}, too, and only "
+                    f"{port.type} is listened to: remap one of them"
                 )
 
     def _published_types(self, port: InputPort) -> list[str]:

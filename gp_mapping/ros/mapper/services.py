@@ -212,6 +212,7 @@ class MapServices:
             return load.text
         path, session, _ = load.future.result()
         self._node.use_settings(session.settings)
+        self._node.resume_warning = ""
         if not session.cell_count:
             self._node.publishers_.publish_cleared(self._node.frame)
         self._node.log_foreign_exports(path)
@@ -289,7 +290,7 @@ class MapServices:
         def finish(response, _) -> None:
             """Drop what is known of the old map, and fill the answer."""
             self._node.survey.forget()
-            self._node.place_warning = ""
+            self._node.place_warning = self._node.resume_warning = ""
             self._node.publishers_.publish_cleared(self._node.frame)
             response.success, response.message = True, "the map is empty"
 
