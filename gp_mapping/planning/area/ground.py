@@ -158,8 +158,16 @@ class Ground:
             settings: as in `ground_at`.
         """
         position = np.asarray(position, dtype=np.float64)
-        same = _Key(free, settings.key).same_as(self._key)
-        return bool(self.area) and same and not self._left(position, free)
+        return bool(self.area) and self.is_of(free, settings) and not self._left(position, free)
+
+    def is_of(self, free: FreeSpace | None, settings: GroundSettings) -> bool:
+        """Return whether it was made of this map of obstacles, by these settings.
+
+        Args:
+            free: map of obstacles, or None.
+            settings: as in `ground_at`.
+        """
+        return _Key(free, settings.key).same_as(self._key)
 
     def is_valid_for(
         self,

@@ -203,6 +203,9 @@ class GroundAside:
         finished = aside.fetch()
         if finished is not None:
             ground = self._ground = finished
+            if not ground.area and ground.is_of(free, settings):
+                # nowhere to go, as of now: an empty one is made anew for each question
+                return ground.area, ground.travel
         if ground.is_valid_for(position, free, path, lengthscale, settings):
             return ground.area, ground.travel
 

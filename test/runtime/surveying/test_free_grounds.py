@@ -2,6 +2,7 @@
 
 import copy
 import threading
+import time
 from array import array
 from dataclasses import replace
 
@@ -155,3 +156,17 @@ def test_while_a_large_ground_is_made_the_one_before_stands_in_where_it_can(gate
     monkeypatch.setattr(free_maps, "_AT_ONCE", 0)
     plain = GroundAside()
     assert plain.ground_at(here, free, path, 0.5, given)[1] is not None and not plain.making
+
+
+def test_a_ground_of_which_nothing_is_left_is_an_answer_too():
+    """A region that the robot cannot reach: its ground was made again and again, and nobody was told."""
+    far = (Polygon.from_corners([(50.0, 50.0), (52.0, 50.0), (52.0, 52.0)]),)
+    ground, path = GroundAside(aside=True), np.array([[1.0, 1.0], [1.8, 1.5], [1.0, 1.6]])
+    asked = 0
+    while asked == 0 or ground.waiting:
+        while ground.making:
+            time.sleep(0.001)
+        area, travel = ground.ground_at(path[-1], None, path, 0.8, GroundSettings(region=far))
+        asked += 1
+        assert asked < 5
+    assert not area and travel is None and area.reason
