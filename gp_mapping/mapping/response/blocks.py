@@ -127,16 +127,16 @@ def settled(before: Row, block: Row, tau: float, blur: float, unsure: bool) -> S
     a, early, late = (
         float(part) for part in step_weights(torch.tensor(elapsed, dtype=torch.float64), tau)
     )
-    late = late / (1.0 - a) if a < 1.0 else 0.5
+    late = late / (1.0 - a)
 
     def between(old: float, new: float) -> float:
         return old + late * (new - old)
 
     known = min(before.position, block.position) >= 0.0
-    slope = a * elapsed / tau / (1.0 - a) ** 2 * (block.y - before.y) if a < 1.0 else 0.0
+    slope = a * elapsed / tau / (1.0 - a) ** 2 * (block.y - before.y)
     white = (block.variance + a**2 * before.variance) / (1.0 - a) ** 2
     # of the mean over the way that it is of, along that way; blocks as long as Δ
-    spread = (tau / elapsed) ** 2 - a / (1.0 - a) ** 2 + 1.0 / 12 if a < 1.0 else 1.0 / 6
+    spread = (tau / elapsed) ** 2 - a / (1.0 - a) ** 2 + 1.0 / 12
     white += blur * (spread * math.dist(before.x, block.x) ** 2) ** 2
     return Samples(
         x=[[between(*pair) for pair in zip(before.x, block.x)]],
