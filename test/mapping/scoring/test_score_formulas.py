@@ -11,6 +11,7 @@ from gp_mapping.core.kernels import make_kernel
 from gp_mapping.core.types import Prediction, Samples
 from gp_mapping.mapping.averaging.gross_errors import GROSS
 from gp_mapping.mapping.scoring import change, neighbouring_cells
+from gp_mapping.mapping.scoring.autocorrelation import autocorrelation_time
 from gp_mapping.mapping.scoring.change import ChangeDetector, log_ratio, student_weight
 from gp_mapping.mapping.scoring.neighbouring_cells import NeighbouringCells
 from gp_mapping.mapping.scoring.neighbours import Spread, noise_squares, step_squares
@@ -365,3 +366,25 @@ def test_uncertain_constants_add_their_variances():
         one.join(ResponseVariance(slopes(0.1, 1.0, count=10 + k)))
     assert [each.count for each in one.joined] == [12 + k for k in range(8)]
     assert one.forgotten == 2 + 4 + 10 + 11
+
+
+# --- errors that persist --------------------------------------------------------------------------
+def persistent(share, n, seed):
+    """A first-order autoregression: of each value that share is left in the next."""
+    rng, out = np.random.default_rng(seed), np.zeros(n)
+    for i, step in enumerate(rng.normal(0, (1 - share**2) ** 0.5, n)):
+        out[i] = share * out[i - 1] + step
+    return out
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 0.8])
+def test_an_autocorrelation_time_is_an_autoregressions_own(share):
+    found = np.mean([autocorrelation_time(3.0 + persistent(share, 2500, k)) for k in range(10)])
+    assert found == pytest.approx((1 + share) / (1 - share), rel=0.15)
+
+
+def test_an_autocorrelation_time_is_never_less_than_one_and_knows_what_says_nothing():
+    alternating = np.where(np.arange(100) % 2, 1.0, -1.0)
+    for values in (np.zeros(0), np.ones(3), np.ones(50), alternating):
+        with np.errstate(all="raise"):
+            assert autocorrelation_time(values) == 1.0
