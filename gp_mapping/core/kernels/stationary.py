@@ -428,6 +428,16 @@ class _SmoothMatern(Stationary):
     factor: ClassVar[float]  # 2p + 1
     polynomial: ClassVar[tuple[float, ...]]  # P, the highest power first
     derivative: ClassVar[tuple[float, ...]]  # of the slope, with its factor
+    # −P(−q) from its highest power to that of q²: the highest coefficient h, others divided by h
+    _rest: ClassVar[tuple[float, tuple[float, ...]]]
+
+    def __init_subclass__(cls, **options):
+        super().__init_subclass__(**options)
+        order = len(cls.polynomial) - 1
+        highest, *others = (
+            c if (order - i) % 2 else -c for i, c in enumerate(cls.polynomial[: order - 1])
+        )
+        cls._rest = highest, tuple(c / highest for c in others)
 
     @classmethod
     def correlation(cls, square):
@@ -452,9 +462,15 @@ class _SmoothMatern(Stationary):
     @classmethod
     def from_distance(cls, r):
         """As Stationary.from_distance."""
-        q = r.mul_(cls.factor**0.5)
-        total = _horner(cls.polynomial, q)
-        return total.mul_(q.neg_().exp_())
+        # few passes over memory: with q = −√(2p + 1) r it is e^q − e^q (q + h q² (…)), where (…) is
+        # a polynomial with a highest coefficient of 1
+        q = r.mul_(-(cls.factor**0.5))
+        highest, others = cls._rest
+        inner = q + others[0]
+        for c in others[1:]:
+            inner.mul_(q).add_(c)
+        rest = torch.addcmul(q, q, inner.mul_(q), value=highest)
+        return q.exp_().addcmul_(q, rest, value=-1.0)
 
 
 def _horner(coefficients: tuple[float, ...], q: Tensor) -> Tensor:
