@@ -158,14 +158,30 @@ class Theta:
             x: places (N, D).
             heading: (N, 2), None where the robot is left out.
         """
-        rows = [x.new_full((1, len(x)), self.constant_stddev)] if self.constant_stddev > 0 else []
+        rows = (
+            [x.new_full((1, x.shape[0]), self.constant_stddev)] if self.constant_stddev > 0 else []
+        )
         if self.heading_stddev > 0:
             rows.append(
-                x.new_zeros((2, len(x)))
+                x.new_zeros((2, x.shape[0]))
                 if heading is None
                 else self.heading_stddev * as_dtype(heading, x.dtype).mT
             )
-        return torch.cat(rows) if rows else x.new_empty((0, len(x)))
+        return (
+            (rows[0] if len(rows) == 1 else torch.cat(rows))
+            if rows
+            else x.new_empty((0, x.shape[0]))
+        )
+
+    def same_features(self, other: Theta) -> bool:
+        """Whether kernel and explicit features are those of another θ."""
+        return self is other or (
+            self.shape == other.shape
+            and self.lengthscale == other.lengthscale
+            and self.signal_stddev == other.signal_stddev
+            and self.constant_stddev == other.constant_stddev
+            and self.heading_stddev == other.heading_stddev
+        )
 
     def sensor_place(self, x: Tensor, velocity: Tensor, heading: Tensor) -> Tensor:
         """Where the sensor was when it measured: x − δ v + along ĥ + across ĥ⊥, (N, D).

@@ -19,7 +19,7 @@ from gp_mapping.core.kernels.stationary import (
 )
 from gp_mapping.core.linalg import InverseFactor, chunk_size, column_squares, solve_lower
 from gp_mapping.core.scaling import Scaling
-from gp_mapping.core.sparse.basis import whiten
+from gp_mapping.core.sparse.basis import Basis, whiten
 from gp_mapping.core.sparse.increment import increment_between
 from gp_mapping.core.sparse.pass_evidence import PassEvidence
 from gp_mapping.core.sparse.passes import PassSums
@@ -70,6 +70,8 @@ class Posterior(InnerSnapshot):
     passes: PassSums | None = None
     # results of `bias` so far, by the number of the pass
     _biases: dict = field(default_factory=dict, init=False, repr=False, compare=False)
+    # the single place that was asked for last: x, ĥ and a(x), for `features_of`
+    _newest: dict = field(default_factory=dict, init=False, repr=False, compare=False)
     # inverses of factors, by name and precision, where very many places were asked for on a card
     _inverses: dict = field(default_factory=dict, init=False, repr=False, compare=False)
 
@@ -99,7 +101,7 @@ class Posterior(InnerSnapshot):
         Returns:
             R⁻¹a, (F + M, N).
         """
-        split = len(self.R)
+        split = self.R.shape[0]
         if self._by_products(whitened.shape[1]):
             solved = torch.empty_like(whitened)
             solved[split:] = whitened[split:]
@@ -132,8 +134,25 @@ class Posterior(InnerSnapshot):
             x: (N, D), standardised.
             heading: ĥ (N, 2), or None.
         """
-        inverse = self._inverse("L", self.L.dtype) if self._by_products(len(x)) else None
+        inverse = self._inverse("L", self.L.dtype) if self._by_products(x.shape[0]) else None
         return whiten(self.theta, self.z, self.L, x, heading, inverse)
+
+    def features_of(self, basis: Basis, x: Tensor, heading: Tensor) -> Tensor | None:
+        """Whitened features at the place that was asked for last, if x is it: (F + M, 1).
+
+        A map is asked what it predicts of each cell before it takes the cell in.
+
+        Args:
+            basis: in which they are wanted; None is returned if it is not the one of here.
+            x: (N, D), standardised.
+            heading: ĥ (N, 2).
+        """
+        newest = self._newest.get("place")
+        if newest is None or basis.L is not self.L or basis.z is not self.z:
+            return None
+        place, its_heading, a = newest
+        same = self.theta.same_features(basis.theta) and torch.equal(place, x)
+        return a if same and (its_heading is None or torch.equal(its_heading, heading)) else None
 
     def _by_products(self, places: int) -> bool:
         """Whether solves for so many places take less time by products with inverses."""
@@ -220,6 +239,8 @@ class Posterior(InnerSnapshot):
         # without a body-fixed field the heading has no rows among the features
         used_heading = None if heading is None or theta.heading_stddev <= 0 else heading
         a = self.whitened(x, used_heading)
+        if x.shape[0] == 1:
+            self._newest["place"] = x, used_heading, a
         solved = self.solve_root(a)
         explained = column_squares(a) - column_squares(solved)
 
@@ -440,7 +461,7 @@ class Posterior(InnerSnapshot):
             b(x), (F + M, N), SI. None (in subclasses) where there is no such form.
         """
         whitened = self.whitened(self.scaling.inner_x(x))
-        split = len(self.R)
+        split = self.R.shape[0]
         parts = [_excess_root(self.R).to(whitened.dtype).mT @ whitened[:split]]
         if self.orthogonal is not None and split < len(whitened):
             parts.append(_excess_root(self.orthogonal).to(whitened.dtype).mT @ whitened[split:])

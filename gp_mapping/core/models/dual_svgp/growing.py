@@ -15,6 +15,7 @@ from torch import Tensor
 from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.models.dual_svgp.sending import SendableMap
 from gp_mapping.core.sparse.basis import Basis
+from gp_mapping.core.sparse.posterior import Posterior
 from gp_mapping.core.sparse.worth import least_fraction, least_residual, ratio_of
 from gp_mapping.core.standardised import Standardised
 
@@ -93,7 +94,7 @@ class GrowingMap(SendableMap):
 
     def _fits(self, batch: Standardised) -> bool:
         """Whether the batch's inducing inputs fit into the budget, or into room to be made."""
-        count, inducing = len(batch.x), len(self.basis)
+        count, inducing = batch.x.shape[0], len(self.basis)
         # the cheap answers first: a trial of the growth costs as much as the growth itself
         if (
             self.fixed is not None
@@ -118,7 +119,9 @@ class GrowingMap(SendableMap):
         Returns:
             a(x) afterwards (R, N), how many inputs were added, how many removed.
         """
-        whitened = self.basis.whitened(x, heading)
+        asked = self._posterior  # of the map before, if somebody has just asked for it
+        whitened = asked.features_of(self.basis, x, heading) if type(asked) is Posterior else None
+        whitened = self.basis.whitened(x, heading) if whitened is None else whitened.double()
         if self.fixed is not None:
             return whitened, 0, 0
 
@@ -167,19 +170,20 @@ class GrowingMap(SendableMap):
         old = self.basis.size
         full = old == self.basis.features + self.max_inducing
         candidates = None if full else self.candidates(x, whitened)
-        if candidates is None or not len(candidates):
+        if candidates is None or not candidates.shape[0]:
             return whitened, 0
 
         # features in the old basis: the border needs them after it has grown
         remembered = self.remembered_features(old)
         rows = self._grown(self.basis, x, whitened, precision, candidates, remembered)
-        if not len(rows):
+        n, added = x.shape[0], rows.shape[0]
+        if not added:
             return whitened, 0
 
-        fresh, new_rows = rows[:, : len(x)], rows[:, len(x) :]
-        self.sites.pad(len(rows))
+        fresh, new_rows = rows[:, :n], rows[:, n:]
+        self.sites.pad(added)
         self._extend_remembered(old, remembered, new_rows)
-        return torch.cat([whitened, fresh]), len(rows)
+        return torch.cat([whitened, fresh]), added
 
     def _extend_remembered(self, old: int, remembered: Tensor, new_rows: Tensor) -> None:
         """Extend the remembered samples and their part of the sites by new rows of a(x).
@@ -227,7 +231,7 @@ class GrowingMap(SendableMap):
         return basis.grow(
             x,
             whitened,
-            slice(0, len(x)),
+            slice(0, x.shape[0]),
             self.least_residual,
             room,
             precision if worth else None,

@@ -1,5 +1,8 @@
 """What a sample costs a small map is the number of torch's calls, not their size: these are counted."""
 
+from dataclasses import replace
+
+import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -55,3 +58,69 @@ def test_a_sample_costs_a_small_map_few_operations(monkeypatch):
             field.update(cells[i])
     assert counted.count <= 20 * 240
     assert len(checks) == 20, "the sums are looked at once in a transaction"
+
+
+def small_map(cells, **theta):
+    """A map of the first 40 cells, and its only tile."""
+    settings = MapSettings(
+        field_scale=1.0,
+        lengthscale=0.6,
+        signal_stddev=1.0,
+        noise_stddev=0.05,
+        learn_hyperparameters=False,
+        learn_time_offset=False,
+        **theta,
+    )
+    field = build_map(settings)
+    for i in range(40):
+        field.update(cells[i])
+    return field, field.current_map
+
+
+def ask(field, cell):
+    """What the map predicts of a cell, as it is asked before it takes it in."""
+    return field.predict_in_pass(cell.x, 0.0, cell.velocity, cell.heading)
+
+
+@pytest.mark.parametrize("theta", [{}, {"heading_stddev": 0.3}])
+def test_features_of_a_cell_are_computed_once_for_question_and_update(theta):
+    """The answers are the same to the bit, and the update takes fewer calls."""
+    cells, counts, fields = lane(60), [], []
+    for asked in (False, True):
+        field, _ = small_map(cells, **theta)
+        counts.append(0)
+        for i in range(40, 60):
+            ask(field, cells[i if asked else 0])
+            with Counting() as counted:
+                field.update(cells[i])
+            counts[-1] += counted.count
+        fields.append(field)
+    assert counts[1] <= counts[0] - 20 * 8, counts
+    first, second = (field.predict(cells.x) for field in fields)
+    assert torch.equal(first.mean, second.mean)
+    assert torch.equal(first.variance, second.variance)
+
+
+@pytest.mark.parametrize("change", ["place", "heading", "basis", "theta"])
+def test_features_of_another_question_are_not_taken(change):
+    cells = lane(60)
+    field, tile = small_map(cells, heading_stddev=0.3)
+    cell = cells[50]
+    ask(field, cell)
+    asked, basis = tile.posterior, tile.basis
+    x, heading = tile.theta.prediction_inputs(
+        tile.scaling.inner_x(cell.x), cell.velocity, cell.heading
+    )
+    torch.testing.assert_close(
+        asked.features_of(basis, x, heading), basis.whitened(x, heading), rtol=0, atol=0
+    )
+    if change == "place":
+        x = x + 1e-9
+    elif change == "heading":
+        heading = -heading
+    elif change == "basis":
+        field.update(cell)  # far from all others: it becomes an inducing input
+        assert len(tile.basis) > len(asked.z)
+    else:
+        basis.theta = replace(basis.theta, constant_stddev=2.0 * basis.theta.constant_stddev)
+    assert asked.features_of(tile.basis, x, heading) is None
