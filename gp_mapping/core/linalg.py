@@ -111,7 +111,7 @@ def upper_blocks(matrix: Tensor) -> list[tuple[slice, slice]]:
 
     A card computes all of it at once.
     """
-    size = len(matrix)
+    size = matrix.shape[0]
     if size <= _WHOLE or not is_synchronous(matrix.device):
         return [(slice(0, size), slice(0, size))]
     return [(slice(i, min(i + _STRIP, size)), slice(i, size)) for i in range(0, size, _STRIP)]

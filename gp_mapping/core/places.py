@@ -62,9 +62,9 @@ def motion_of(x: Tensor, velocity, heading) -> tuple[Tensor | None, Tensor | Non
         ValueError: one of them has another shape, or a heading is longer than 1.
     """
     if velocity is not None:
-        velocity = _rows("velocities", velocity, len(x), x.shape[1])
+        velocity = _rows("velocities", velocity, *x.shape)
     if heading is not None:
-        heading = _rows("headings", heading, len(x), 2)
+        heading = _rows("headings", heading, x.shape[0], 2)
         need_units(heading)
     return velocity, heading
 
@@ -95,7 +95,7 @@ def need_radius(radius: float) -> None:
 def _rows(name: str, value, count: int | None, width: int) -> Tensor:
     """A value as (count, width) float64; with None any count is right."""
     rows = float_tensor(value)
-    if rows.ndim != 2 or rows.shape[1] != width or count not in (None, len(rows)):
+    if rows.ndim != 2 or rows.shape[1] != width or count not in (None, rows.shape[0]):
         raise ValueError(
             f"{name} have shape {tuple(rows.shape)}, expected ({'N' if count is None else count}, "
             f"{width}): one row of {width} each"

@@ -61,7 +61,10 @@ def with_defaults(settings: MapSettings) -> MapSettings:
         "signal_stddev_prior": s.signal_stddev_prior or s.signal_stddev or 14.0 * unit,
         "noise_stddev_prior": s.noise_stddev_prior or s.noise_stddev or unit,
     }
-    return replace(s, **within_ranges(defaults))
+    chosen = within_ranges(defaults)
+    # mostly the first cells have set all of them: no setting need be checked again
+    is_complete = all(getattr(s, name) == value for name, value in chosen.items())
+    return s if is_complete else replace(s, **chosen)
 
 
 def make_theta_and_learner(settings: MapSettings) -> tuple[Theta, HyperLearner | None]:
@@ -275,7 +278,9 @@ def build_map(settings: MapSettings, room: Room | None = None, **extra) -> Field
     Raises:
         UserError: settings that do not go together, or a device that is not here.
     """
-    settings = replace(settings, device=device_of(settings).name)
+    device = device_of(settings).name
+    if device != settings.device:
+        settings = replace(settings, device=device)
     try:
         return _build(with_defaults(settings), room, extra)
     except UserError:

@@ -116,9 +116,8 @@ class ScaledMap(Scaled, Adopting, Revertible, FieldMap):
         if self.scaling is None:
             self.scaling = self._scaling_for(batch)
 
-        if batch.x.shape[1] != len(self.scaling.origin) or batch.y.shape[1] != len(
-            self.scaling.centre
-        ):
+        scaling = self.scaling
+        if batch.x.shape[1:] != scaling.origin.shape or batch.y.shape[1:] != scaling.centre.shape:
             raise ValueError(
                 f"samples are {batch.x.shape[1]}-D with {batch.y.shape[1]} channels, the map is "
                 f"{len(self.scaling.origin)}-D with {len(self.scaling.centre)}"

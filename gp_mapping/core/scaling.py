@@ -87,7 +87,7 @@ class Scaling:
         Raises:
             ValueError: x is not (N, D), or a place is not finite.
         """
-        return to_device(places_of(x, len(self.origin)), self.origin.device) - self.origin
+        return to_device(places_of(x, self.origin.shape[0]), self.origin.device) - self.origin
 
     def inner_y(self, y: Tensor) -> Tensor:
         """(y − centre)/scale, of y (N, C) SI."""

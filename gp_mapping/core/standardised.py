@@ -157,4 +157,4 @@ def average_noise(theta, extra: Tensor) -> float:
         extra: variances in addition to s_p², (m,).
     """
     own = theta.noise_stddev**2
-    return own if not len(extra) else 1.0 / float((own + extra).reciprocal_().mean())
+    return own if not extra.shape[0] else 1.0 / float((own + extra).reciprocal_().mean())

@@ -132,8 +132,7 @@ def _changes(value) -> bool:
     return changes
 
 
-@contextmanager
-def transaction(owner: Revertible) -> Iterator[None]:
+class transaction:
     """Keep all changes of `owner` in the block, or none.
 
     Args:
@@ -143,18 +142,31 @@ def transaction(owner: Revertible) -> Iterator[None]:
         NumericalError: a number is not finite after the block.
         BaseException: whatever the block raises. In both cases the owner is as it was.
     """
-    if owner.marked:  # part of a larger transaction, which puts everything back
-        yield  # and checks everything, which would be looked at twice
-        return
 
-    owner.mark()
-    try:
-        yield
-        owner.check()
-    except BaseException:
-        owner.revert()
-        raise
-    owner.release()
+    def __init__(self, owner: Revertible):
+        self._owner = owner
+        # part of a larger transaction, which puts everything back, and checks everything, which
+        # would be looked at twice
+        self._is_part = False
+
+    def __enter__(self) -> None:
+        self._is_part = self._owner.marked
+        if not self._is_part:
+            self._owner.mark()
+
+    def __exit__(self, kind, error, trace) -> None:
+        if self._is_part:
+            return
+        owner = self._owner
+        if kind is not None:
+            owner.revert()
+            return
+        try:
+            owner.check()
+        except BaseException:
+            owner.revert()
+            raise
+        owner.release()
 
 
 @contextmanager

@@ -104,7 +104,7 @@ class Samples:
         # a gradient would keep everything before it, and could not be copied
         x, y = float_tensor(self.x), float_tensor(self.y)
         y = y[:, None] if y.ndim == 1 else y
-        if x.ndim != 2 or y.ndim != 2 or len(x) != len(y):
+        if x.ndim != 2 or y.ndim != 2 or x.shape[0] != y.shape[0]:
             raise ValueError(
                 f"x {tuple(x.shape)} and y {tuple(y.shape)} do not agree; expected (N, D) and (N, C)"
             )
@@ -113,7 +113,7 @@ class Samples:
                 f"x {tuple(x.shape)} and y {tuple(y.shape)} have no column; expected (N, D), (N, C)"
             )
 
-        n = len(x)
+        n = x.shape[0]
         values = {"x": x, "y": y}
         for name in (
             "noise_variance",

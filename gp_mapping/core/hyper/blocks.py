@@ -93,8 +93,8 @@ class Blocks:
 
     def box_of(self, x: Tensor) -> Tensor:
         """The box in which each of x (N, D) lies: (N,)."""
-        if len(self.low) == 1:  # all of the plane
-            return torch.zeros(len(x), dtype=torch.int64, device=x.device)
+        if self.low.shape[0] == 1:  # all of the plane
+            return torch.zeros(x.shape[0], dtype=torch.int64, device=x.device)
         inside = (x[:, None] >= self.low) & (x[:, None] < self.high)
         return inside.all(2).to(torch.int8).argmax(1)
 

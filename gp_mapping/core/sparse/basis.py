@@ -47,7 +47,7 @@ def whiten(
         (features + M, N), in the precision of L.
     """
     features = as_dtype(theta.feature_rows(x, heading), factor.dtype)
-    if not len(z):
+    if not z.shape[0]:
         return features
 
     # Column-major, as LAPACK takes and leaves it: else each solve turns what it is given.
@@ -195,7 +195,7 @@ class Basis:
         if candidates is None:
             candidates = self.candidates(x, whitened, among, tolerance)
         blocks = [(x, whitened)] if others is None else [(x, whitened), others]
-        if room <= 0 or not len(candidates):
+        if room <= 0 or not candidates.shape[0]:
             return whitened.new_empty((0, sum(len(places) for places, _ in blocks)))
 
         inducing = whitened[self.features :]
@@ -232,11 +232,11 @@ class Basis:
                 precision,
                 worth,
             )
-        if not len(picked):
+        if not picked.shape[0]:
             return whitened.new_empty((0, sum(len(places) for places, _ in blocks)))
 
         # border L: [L 0; a(z')ᵀ chol(residual of z')]
-        m, k = len(self), len(picked)
+        m, k = len(self), picked.shape[0]
         bordered = self.L.new_empty((m + k, m + k))
         bordered[:m, :m] = self.L
         bordered[:m, m:] = 0.0

@@ -109,7 +109,7 @@ def _select_step_by_step(
     worth: float,
 ) -> tuple[Tensor, Tensor]:
     """As `select_inputs`, where each pick is read at once."""
-    if len(candidates) == 1:
+    if candidates.shape[0] == 1:
         return _select_single(covariance, candidates, tolerance, precision, worth)
 
     picked, rows = [], []

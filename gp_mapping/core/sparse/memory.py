@@ -149,7 +149,7 @@ class Memory(Revertible):
         """
         if self._before is not None:
             self._extended = start if self._extended is None else min(start, self._extended)
-        self._whitened[: self.size, start : start + len(rows)] = rows.mT
+        self._whitened[: self.size, start : start + rows.shape[0]] = rows.mT
 
     def offer_batch(
         self,
@@ -262,9 +262,10 @@ class Memory(Revertible):
         self.size += kept - overflow
         for names, table in self._tables:
             table[slots] = _side_by_side([fresh[name] for name in names])
-        self._whitened[slots, : len(whitened)] = whitened.mT
-        if len(whitened) < self.rows:
-            self._whitened[slots, len(whitened) :] = 0.0
+        used = whitened.shape[0]
+        self._whitened[slots, :used] = whitened.mT
+        if used < self.rows:
+            self._whitened[slots, used:] = 0.0
         return n - kept + overflow
 
     def draw_keys(self, which: Tensor, rows: int, leverage_of) -> Tensor:

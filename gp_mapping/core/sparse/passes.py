@@ -218,7 +218,7 @@ class PassSums:
         numbers = tensor_on(weighted.device, self.numbers, torch.float64)
         belongs = (numbers[:, None] == pass_numbers).to(weighted)  # (P, N)
         grown = self.whitened.clone()
-        grown[:, -len(weighted) :] += belongs @ weighted.mT
+        grown[:, -weighted.shape[0] :] += belongs @ weighted.mT
         return replace(self, whitened=grown)
 
     def pad(self, rows: int) -> PassSums:

@@ -253,7 +253,7 @@ class Sites(Revertible):
             raise ValueError(
                 f"{self.size} + {rows} rows exceed the capacity {self.capacity} of the sites"
             )
-        if size > len(self._d):
+        if size > self._d.shape[0]:
             self._widen(min(self.capacity, max(2 * len(self._d), size)))
         self.size = size
         self.passes = self.passes.pad(rows)
@@ -282,7 +282,7 @@ class Sites(Revertible):
             lam: precision-weighted values λ, (N, C).
             pass_numbers: numbers of the samples' passes, (N,) or None.
         """
-        split = self.size - len(new)
+        split = self.size - new.shape[0]
         weighted, precision = new * beta, self._upper()
         precision[:split, split:].add_((weighted @ old.mT).mT)
         precision[split:, split:].add_(weighted @ new.mT)

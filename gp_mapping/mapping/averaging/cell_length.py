@@ -22,6 +22,7 @@ by .05 s.
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 import torch
 
@@ -53,7 +54,7 @@ def suitable_length(
 
     count = 1 + math.ceil(math.log(shortest / longest) / math.log(_STEP))
     lengths = [max(longest * _STEP**k, shortest) for k in range(count)]
-    blur = _blur(lengths, kernel, lengthscale, signal)
+    blur = _blur(tuple(lengths), kernel, lengthscale, signal)
     fits = [b <= white / length for b, length in zip(blur, lengths)]
     return lengths[fits.index(True)] if any(fits) else lengths[-1]
 
@@ -75,7 +76,7 @@ def lengthened(
     lengths = [length * 2.0**k for k in range(1, count + 1)]
     if not lengths:
         return length
-    blur = _blur(lengths, kernel, lengthscale, signal)
+    blur = _blur(tuple(lengths), kernel, lengthscale, signal)
     return max([length, *(each for each, b in zip(lengths, blur) if b <= white / each)])
 
 
@@ -87,7 +88,10 @@ def least_lengthscale(learned: Learned | None) -> float:
     return learned.theta.lengthscale * math.exp(-_SURE * spread)
 
 
-def _blur(lengths: list[float], kernel: str, lengthscale: float, signal: float) -> list[float]:
+@lru_cache(maxsize=16)  # asked with each cell, and other hyper-parameters come with few of them
+def _blur(
+    lengths: tuple[float, ...], kernel: str, lengthscale: float, signal: float
+) -> list[float]:
     """B of each length, squared SI."""
     apart = torch.tensor(lengths, dtype=torch.float64)[:, None] / math.sqrt(12.0) / lengthscale
     near, far = make_kernel(kernel, 1.0, 1.0).correlation((apart * apart.new_tensor([1, 2])) ** 2).T

@@ -92,7 +92,7 @@ class Renderer:
             x: (N, 2) metres.
             count: number of samples in the map with them.
         """
-        if not len(x):
+        if not x.shape[0]:
             return
         self._touched.append((count, x))
 

@@ -15,6 +15,7 @@ R on, so κ is continuous, and only the 7 × 7 bins around x are looked at. Fart
 
 from __future__ import annotations
 
+import math
 from collections import deque
 
 import numpy as np
@@ -71,7 +72,7 @@ class LocalScale:
             score: squared standardised residuals z² (N,).
         """
         for (px, py), square in zip(np.asarray(x).tolist(), np.asarray(score).tolist()):
-            key = (int(np.floor(px / self.width)), int(np.floor(py / self.width)))
+            key = math.floor(px / self.width), math.floor(py / self.width)
             held = self._bins.pop(key) or [0.0] * 4
             # a full bin fades, so that it stays at _HEAVIEST and follows the field
             keep = min(1.0, _HEAVIEST / (held[0] + _WEIGHT))

@@ -332,7 +332,7 @@ class OneStepAhead:
             # the variance that is published, but for the local scale itself
             claimed = self._widened * prediction.variance.cpu() + current
             self.local.add(x, (residual.square() / claimed).clamp_max(_LARGEST).mean(1))
-            self._fresh += len(x)
+            self._fresh += x.shape[0]
 
         if self._fresh >= _REFIT or self.fitted is None:
             self._widened = interval_factor(degrees_of_freedom(field.learned()))
@@ -369,7 +369,8 @@ class OneStepAhead:
         cell: Samples | None,
     ) -> Prediction:
         """Predict the picked samples x (n, 2), and their cell, which `detect_change` needs."""
-        passing = velocity.expand(len(x), 2)
+        n = x.shape[0]
+        passing = velocity.expand(n, 2)
         # asked apart where headings or passes differ
         if cell is None or (cell.heading is None) != (heading is None) or number_of(cell) != number:
             return old.predict_in_pass(x, number, passing, heading)
@@ -382,7 +383,7 @@ class OneStepAhead:
         # the picked samples, then the cell
         parts = [
             Prediction(prediction.mean[part], prediction.variance[part], prediction.noise_variance)
-            for part in (slice(len(x)), slice(len(x), None))
+            for part in (slice(n), slice(n, None))
         ]
         self._ahead = old, parts[1]
         return parts[0]

@@ -47,7 +47,7 @@ class PredictiveNoise:
         self.residual_square = self.latent = torch.empty((0, 1), dtype=torch.float64)
 
     def __len__(self) -> int:
-        return len(self.latent)
+        return self.latent.shape[0]
 
     def add(self, residual: Tensor, latent: Tensor) -> None:
         """Add scores; the oldest leave beyond the window.

@@ -216,17 +216,18 @@ class DualSVGP(RememberedSites, MergingMap):
             self.unremembered_model_noise = False
 
         self.close_passes()
-        self.samples += len(batch.x)
-        self.learn_bias(len(batch.x))
+        count = batch.x.shape[0]
+        self.samples += count
+        self.learn_bias(count)
         if self.learner is not None:
-            self.learner.schedule(len(batch.x))
+            self.learner.schedule(count)
 
         # a rebuild under way works on a copy, which absorbs the same batch later
         if self.rebuild is not None:
             self.rebuild.log_call("absorb", batch)
 
         removed += self._thin()
-        return self.report(len(batch.x), added, removed, removed > 0)
+        return self.report(count, added, removed, removed > 0)
 
     def remember(self, values: dict[str, Tensor], whitened: Tensor) -> int:
         """As Memory.offer_batch, for samples that are in the sites."""

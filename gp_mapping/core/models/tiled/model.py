@@ -280,7 +280,7 @@ class TiledMap(TiledPredictions, TileResidency, ChangesOfTiles, Revertible, Fiel
 
     def note_passes(self, numbers: Tensor | None) -> None:
         """Note numbers of passes (N,) that were seen in some tile."""
-        if numbers is not None and len(numbers):
+        if numbers is not None and numbers.shape[0]:
             self.newest_pass = max(self.newest_pass, float(numbers.max()))
 
     def extend_bounds(self, x: Tensor) -> None:

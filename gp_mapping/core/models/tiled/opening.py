@@ -50,7 +50,7 @@ def needs_tiles(model, new: int) -> bool:
         new: number of samples that have just come.
     """
     first = model.current_map
-    if len(first.scaling.origin) != 2:
+    if first.scaling.origin.shape[0] != 2:
         return False  # tiles lie in the plane: a line, or a space, stays one map
     extent = max(b - a for a, b in zip(model.low, model.high)) / first.theta.lengthscale
 
