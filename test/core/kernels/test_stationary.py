@@ -21,7 +21,7 @@ from gp_mapping.core.kernels.stationary import (
     single_square_distance,
 )
 
-NAMES = ["rbf", "matern12", "matern32", "matern52"]
+NAMES = ["rbf", "matern12", "matern32", "matern52", "matern72", "matern92"]
 A = torch.from_numpy(np.random.default_rng(0).uniform(-2, 2, (30, 2)))
 B = torch.from_numpy(np.random.default_rng(1).uniform(-2, 2, (20, 2)))
 
