@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from gp_mapping.core.hyper.agreed import Learned
+from gp_mapping.core.hyper.smoothness import KernelSearch
 from gp_mapping.core.snapshot import Covariances, Increments, Planned, Snapshot, Unchanged
 from gp_mapping.core.types import CalibrationData, PassBias, Prediction, Samples, UpdateReport
 
@@ -215,6 +216,29 @@ class FieldMap(ABC):
     def learned(self) -> Learned | None:
         """Hyper-parameters θ and their uncertainty; None where there are none to agree on."""
         return None
+
+    @property
+    def kernel_name(self) -> str | None:
+        """Of the kernel in use, where it may become another one; None: it does not."""
+        return None
+
+    def kernel_search(self) -> KernelSearch | None:
+        """A search for the kernel under which the remembered samples are likeliest.
+
+        None where the map could not be made again with another one: a sample is forgotten.
+        """
+        return None
+
+    def use_kernel(self, theta) -> None:
+        """Learn on with another kernel, which the map then takes over, in slices if it may.
+
+        Args:
+            theta: a Theta in inner units, as `kernel_search` has found it.
+
+        Raises:
+            TypeError: the map has the kernel that it was made with.
+        """
+        raise TypeError(f"a {type(self).__name__} has the kernel that it was made with")
 
     def agree_on(self, theta) -> bool:
         """Reparametrise to the hyper-parameters of a team.

@@ -46,7 +46,7 @@ class MapSettings:
     kernel: str = setting("matern52", "covariance function", choices=KERNELS)
     learn_smoothness: bool = setting(
         True,
-        "of matern32, 52, 72 and 92 the one under which the first 128 cells are likeliest takes the "
+        "of matern32, 52, 72 and 92 the one under which up to 2048 cells are likeliest takes the "
         "place of `kernel` matern52, where `lengthscale` is 0. Not in teams and fleets",
     )
     anisotropy: float = setting(

@@ -6,7 +6,7 @@ The map then takes over the hyper-parameters found, and tries again later where 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from time import perf_counter
 
 import torch
@@ -16,7 +16,7 @@ from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.transaction import Revertible, require_finite, transaction
 from gp_mapping.errors import NumericalError
 
-__all__ = ["Adopting", "learn"]
+__all__ = ["Adopting", "go_on_with_kernel", "learn"]
 
 # after a transfer has failed: samples, or change of θ (Theta.distance), until it is tried again
 _LATER, _ELSEWHERE = 100, 0.05
@@ -64,6 +64,24 @@ class Adopting:
         """θ and samples of the transfer that had failed when the state was taken, or None."""
         kept = state.get("failed")
         return kept and (type(self.theta)(**kept["theta"]), int(kept["samples"]))
+
+
+def go_on_with_kernel(learner: HyperLearner, theta: Theta) -> None:
+    """Let a learner go on with another kernel.
+
+    What is known of θ's numbers counts as about as much as before, until blocks are asked again.
+
+    Args:
+        learner: of the hyper-parameters.
+        theta: with the kernel, and the numbers likeliest under it.
+    """
+    vector = learner.vector.clone()
+    vector[:3] = theta.vector()[:3]
+    learner.low = torch.minimum(learner.low, vector)
+    learner.high = torch.maximum(learner.high, vector)
+    learner.vector, learner.blocks = vector, None
+    other = replace(learner.theta, kernel_name=theta.kernel_name)
+    learner.theta = other.with_vector(learner.supported_vector())
 
 
 def learn(

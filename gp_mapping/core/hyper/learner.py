@@ -17,6 +17,7 @@ them (`HyperLearner.should_adopt`), since that costs it a rebuild of its factors
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -152,11 +153,13 @@ class HyperLearner:
         Theta.distance while steps are long, below a fifth of it later. Nor is one where all that is
         known of both distinguishes them by less than a nat, ½ ΔᵀPΔ ≤ 1 with each sample counted
         once (`precision`): there one is as good as the other. Where little is known Δ may be large,
-        but not beyond FARTHEST times largest_change.
+        but not beyond FARTHEST times largest_change. Another kernel is always taken over.
 
         Args:
             theta: of the map.
         """
+        if theta.shape != self.theta.shape:
+            return True
         change = self.theta.distance(theta) / self.largest_change
         if change <= 0.2:  # the usual case: too small however short the steps
             return False
@@ -562,6 +565,7 @@ class HyperLearner:
     def state_dict(self) -> dict:
         """State for `load_state_dict`."""
         return {
+            "kernel": self.theta.kernel_name,
             "vector": self.vector.clone(),
             "metric": self.metric.clone(),
             "turns": self.turns.clone(),
@@ -577,6 +581,8 @@ class HyperLearner:
 
     def load_state_dict(self, state: dict) -> None:
         """Continue exactly where `state_dict` was taken."""
+        # absent in maps of a version that had one kernel from the first cells on
+        self.theta = replace(self.theta, kernel_name=state.get("kernel", self.theta.kernel_name))
         self.vector, self.metric = state["vector"].clone(), state["metric"].clone()
         self.turns, self.direction = state["turns"].clone(), state["direction"].clone()
         # a state that did not count them has seen its samples at least once

@@ -26,7 +26,7 @@ from gp_mapping.mapping.labels import fractions_above
 from gp_mapping.settings.mapping import AUTOMATIC, MapSettings, within_ranges
 from gp_mapping.settings.parts import MODELS, VECTOR
 
-__all__ = ["ROUGH", "Start"]
+__all__ = ["ROUGH", "Start", "finds_kernel"]
 
 _LAST = 128  # cells; their lanes show the lengthscale to a factor of two, then learning goes on
 _FIRST = 4  # cells, in the doubling from there to _LAST
@@ -184,6 +184,14 @@ class Start:
         if self._open:
             self.cells[len(self.cells) - new :] = taken
 
+    def use_kernel(self, name: str) -> None:
+        """Note that the map has another kernel than the first cells had.
+
+        Args:
+            name: one of KERNELS.
+        """
+        self.resolved = replace(self.resolved, kernel=name)
+
     def close(self) -> None:
         """Keep the starts as they are: the map is more than its first cells."""
         self._open, self.cells = False, []
@@ -237,7 +245,7 @@ class Start:
             which: of the rows (N,) count; None: all.
         """
         s, (found, centre) = self.settings, self.found
-        if self._count <= ROUGH or not _finds_kernel(s):  # of fewer it is hardly told
+        if self._count <= ROUGH or not finds_kernel(s):  # of fewer it is hardly told
             return
         x, y = _values(self.cells, s)
         x, y = (x, y) if which is None else (x[which], y[which])
@@ -292,7 +300,7 @@ class Start:
         self._open, self.cells = bool(state["open"]), [Samples(**c) for c in state["cells"]]
 
 
-def _finds_kernel(settings: MapSettings) -> bool:
+def finds_kernel(settings: MapSettings) -> bool:
     """Whether the kernel is found from the first cells, as the other starts are."""
     s = settings
     is_open = s.learn_smoothness and s.learn_hyperparameters and s.lengthscale == 0.0

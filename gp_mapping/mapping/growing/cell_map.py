@@ -22,6 +22,7 @@ from gp_mapping.mapping.averaging.cell_length import (
 from gp_mapping.mapping.averaging.unexpected import Unexpected
 from gp_mapping.mapping.beginning.first_map import map_first_cells
 from gp_mapping.mapping.beginning.restarted import RestartedMap
+from gp_mapping.mapping.beginning.smoothness import SmoothnessWatch
 from gp_mapping.mapping.beginning.start import ROUGH, Start
 from gp_mapping.mapping.cells import RawRows
 from gp_mapping.mapping.drawing.renderer import Renderer
@@ -60,6 +61,7 @@ class CellMap:
         admission: decides which cells it gets, and counts raw samples.
         map: the field model; another object after a start was found anew.
         scores: one step ahead, of its predictions.
+        smoothness: looks at the kernel again.
         slow: what the time constant of a slow sensor adds to its variance.
         renderer: of its drawings.
         last_report: of the last update; None before the first.
@@ -99,6 +101,7 @@ class CellMap:
         # cells that the map did not expect, until the next ones confirm them or not
         self._suspects = Suspects(s.cell_length)
         self._unexpected = Unexpected()
+        self.smoothness = SmoothnessWatch(s)
 
         self._pass_samples = 0
         self.last_stamp: float | None = None
@@ -300,6 +303,7 @@ class CellMap:
         taken = self._take(verdict)
 
         self._advance_restart()
+        self._look_at_smoothness(cell)
         if taken and self.scores.is_needed:
             self.scores.keep_posterior(length, self.map, cell.x[-1:])
         elif verdict.cells:
@@ -357,6 +361,25 @@ class CellMap:
             self.left_out += len(batch)
         self.admission.counts.lose(batch.raw_count, one_line(error))
 
+    # --- another kernel ---------------------------------------------------------------------------
+    def _look_at_smoothness(self, cell: Samples) -> None:
+        """Count a cell; look a step on for the likeliest kernel, and go by the map's."""
+        if not self.smoothness.is_over:
+            self.smoothness.add(cell)
+            if self._again is None and (found := self.smoothness.look(self.map)):
+                self.map.use_kernel(found)
+        self._follow_kernel()
+
+    def _follow_kernel(self) -> None:
+        """Let all that goes by the kernel use the one that the map has taken over by now."""
+        name = self.map.kernel_name
+        if name is None or name == self.kernel or not self.map.started:
+            return
+        self._start.use_kernel(name)
+        self.scores.restart(self._start.resolved)
+        self.renderer = Renderer(self._start.resolved)
+        self.revision += 1
+
     # --- the map made again with other starts -----------------------------------------------------
     def _advance_restart(self) -> None:
         """Feed some more first cells to the map with the new starts.
@@ -399,12 +422,15 @@ class CellMap:
             self.revision += 1
         epoch = self.map.epoch
 
+        if found := self.smoothness.finish(self.map):
+            self.map.use_kernel(found)
         try:
             self.map.in_slices(False)
         except REFUSALS as error:
             self.admission.counts.refuse(0, one_line(error))
         finally:
             self.map.in_slices(True)
+        self._follow_kernel()
         self.revision += self.map.epoch != epoch
 
     def age(self, stamp: float) -> float:
@@ -427,6 +453,7 @@ class CellMap:
         """Add another map, whose pass has ended; where that fails, this one is half of the sum."""
         self.map.merge(other.map)
         self._start.close()
+        self.smoothness.stop()
         self.admission.join(other.admission)
         self.scores.join(other.scores, self.map)
         self.slow.join(other.slow)
@@ -447,6 +474,7 @@ class CellMap:
             "suspects": self._suspects.state_dict(),
             "unexpected": self._unexpected.state_dict(),
             "start": self._start.state_dict(),
+            "smoothness": self.smoothness.state_dict(),
             "again": None if self._again is None else self._again.state_dict(),
             **self.admission.state_dict(),
             "last_stamp": self.last_stamp,
@@ -484,6 +512,9 @@ class CellMap:
         # absent in maps of a version with cells of one length
         if unexpected := state.get("unexpected"):
             self._unexpected.load_state_dict(unexpected)
+        # absent in maps of a version that found the kernel from the first cells alone
+        if smoothness := state.get("smoothness"):
+            self.smoothness.load_state_dict(smoothness)
         self.admission.load_state_dict(state)
         self.last_stamp, self._pass_samples = state["last_stamp"], state["pass_samples"]
         # 0: in maps saved before it was counted

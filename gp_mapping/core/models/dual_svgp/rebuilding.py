@@ -10,6 +10,10 @@ import math
 import torch
 from torch import Tensor
 
+from gp_mapping.core.hyper.adopting import go_on_with_kernel
+from gp_mapping.core.hyper.first_guess import SMOOTHNESS
+from gp_mapping.core.hyper.learner import HyperLearner
+from gp_mapping.core.hyper.smoothness import KernelSearch, Neighbourhoods
 from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.models.dual_svgp.memory_sites import RebuiltParts
 from gp_mapping.core.models.dual_svgp.rebuild import SLICE, Rebuild
@@ -17,7 +21,20 @@ from gp_mapping.core.sparse.sparse_map import SparseMap
 from gp_mapping.core.types import Samples, UpdateReport
 from gp_mapping.errors import NumericalError
 
-__all__ = ["Rebuilding"]
+__all__ = ["Rebuilding", "search_among"]
+
+
+def search_among(parts: list[dict[str, Tensor]], learner: HyperLearner) -> KernelSearch | None:
+    """A search for the likeliest kernel; None where the samples are too few to tell one.
+
+    Args:
+        parts: columns of samples, as of HyperLearner.step, of one map each.
+        learner: of θ.
+    """
+    data = Neighbourhoods.of(parts, learner.theta)
+    if data is None or learner.theta.kernel_name not in SMOOTHNESS:
+        return None
+    return KernelSearch(learner.theta, data, learner.prior_sd[:3].tolist())
 
 
 class Rebuilding(SparseMap):
@@ -167,6 +184,28 @@ class Rebuilding(SparseMap):
             self.learner.theta = self.learner.theta.with_biases_of(self.theta)
 
         self.mark_changed()
+
+    # --- another kernel ---------------------------------------------------------------------------
+    @property
+    def kernel_name(self) -> str:
+        """As FieldMap.kernel_name."""
+        return self.theta.kernel_name
+
+    def kernel_search(self) -> KernelSearch | None:
+        """As FieldMap.kernel_search."""
+        if self.learner is None or not self.remembers_all:
+            return None
+        return search_among([self.learning_data()], self.learner)
+
+    @property
+    def remembers_all(self) -> bool:
+        """Whether every sample so far is remembered one by one."""
+        return self.memory is not None and self.unremembered_empty
+
+    def use_kernel(self, theta: Theta) -> None:
+        """As FieldMap.use_kernel."""
+        go_on_with_kernel(self.learner, theta)
+        self._adopt_learned()
 
     # --- what else changes the map ----------------------------------------------------------------
     def update(self, batch: Samples) -> UpdateReport:

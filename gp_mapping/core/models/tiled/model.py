@@ -29,8 +29,9 @@ import torch
 from torch import Tensor
 
 from gp_mapping.core.field_map import FieldMap
-from gp_mapping.core.hyper.adopting import learn
+from gp_mapping.core.hyper.adopting import go_on_with_kernel, learn
 from gp_mapping.core.hyper.agreed import Learned
+from gp_mapping.core.hyper.smoothness import KernelSearch
 from gp_mapping.core.hyper.theta import Theta
 from gp_mapping.core.models.dual_svgp.model import DualSVGP
 from gp_mapping.core.models.tiled import shared_constants
@@ -50,6 +51,7 @@ from gp_mapping.core.models.tiled.sending import (
     adopt_tiles_in_slices,
     learned_by,
     move_tiles,
+    search_in_tiles,
     slim_state,
     unreadable_tiles,
 )
@@ -498,6 +500,25 @@ class TiledMap(TiledPredictions, TileResidency, ChangesOfTiles, Revertible, Fiel
     def learned(self) -> Learned | None:
         """As FieldMap.learned."""
         return learned_by(self)
+
+    @property
+    def kernel_name(self) -> str | None:
+        """As FieldMap.kernel_name: of the tile where the robot is."""
+        return self.current_map.kernel_name
+
+    def kernel_search(self) -> KernelSearch | None:
+        """As FieldMap.kernel_search, among what the tiles in memory remember."""
+        if self.layout is None:
+            return self.current_map.kernel_search()
+        return search_in_tiles(self)
+
+    def use_kernel(self, theta: Theta) -> None:
+        """As FieldMap.use_kernel; a tile takes it over when the robot is there."""
+        if self.layout is None:
+            return self.current_map.use_kernel(theta)
+        go_on_with_kernel(self.learner, theta)
+        self._follow()
+        return None
 
     def agree_on(self, theta: Theta) -> bool:
         """As FieldMap.agree_on, tile by tile."""

@@ -8,10 +8,19 @@ import torch
 from torch import Tensor
 
 from gp_mapping.core.hyper.agreed import Learned
+from gp_mapping.core.hyper.smoothness import KernelSearch
 from gp_mapping.core.hyper.theta import Theta
+from gp_mapping.core.models.dual_svgp.rebuilding import search_among
 from gp_mapping.core.models.tiled.tile_copies import TileLost, make_copy
 
-__all__ = ["adopt_tiles_in_slices", "learned_by", "move_tiles", "slim_state", "unreadable_tiles"]
+__all__ = [
+    "adopt_tiles_in_slices",
+    "learned_by",
+    "move_tiles",
+    "search_in_tiles",
+    "slim_state",
+    "unreadable_tiles",
+]
 
 
 def slim_state(model, state: dict) -> dict:
@@ -35,6 +44,33 @@ def learned_by(model) -> Learned | None:
     if model.learner is None:
         return model.current_map.learned()
     return model.learner.summary()
+
+
+def search_in_tiles(model) -> KernelSearch | None:
+    """A search for the likeliest kernel, among the samples of all tiles in memory.
+
+    None while a tile has forgotten one, or has yet to take some in.
+
+    Args:
+        model: the map of tiles.
+    """
+    tiles = [(key, tile) for key, tile in sorted(model.tiles.items()) if tile.map.started]
+    complete = all(tile.map.remembers_all and not tile.seeds for _, tile in tiles)
+    if model.learner is None or model.former is not None or not complete:
+        return None
+    parts = []
+    for key, tile in tiles:
+        # a sample is in the memory of up to four tiles: that of its core counts
+        own = model.layout.holds(key, tile.map.remembered_places())
+        parts.append(
+            {name: c[own] for name, c in tile.map.learning_data().items() if _is_column(c)}
+        )
+    return search_among(parts, model.learner)
+
+
+def _is_column(value) -> bool:
+    """Whether it is one of the columns of samples."""
+    return isinstance(value, Tensor)
 
 
 def adopt_tiles_in_slices(model, theta: Theta) -> bool:
