@@ -1,5 +1,7 @@
 """A map that goes on with another kernel is the map that would have been with it."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -52,6 +54,12 @@ def test_it_is_the_map_that_had_it_from_the_first_sample(model):
         found = each.predict(there)
         assert float(((found.mean - right.mean) / right.stddev).abs().max()) < 1e-5
         assert float((found.stddev / right.stddev).log().abs().max()) < 1e-5
+
+
+def test_another_kernel_is_adopted_whatever_its_numbers():
+    learner = fed("dual_svgp").learner
+    assert not learner.should_adopt(learner.theta)
+    assert learner.should_adopt(replace(learner.theta, kernel_name="matern32"))
 
 
 def test_a_map_that_has_forgotten_a_sample_looks_for_no_kernel():
