@@ -184,14 +184,6 @@ class Start:
         if self._open:
             self.cells[len(self.cells) - new :] = taken
 
-    def use_kernel(self, name: str) -> None:
-        """Note that the map has another kernel than the first cells had.
-
-        Args:
-            name: one of KERNELS.
-        """
-        self.resolved = replace(self.resolved, kernel=name)
-
     def close(self) -> None:
         """Keep the starts as they are: the map is more than its first cells."""
         self._open, self.cells = False, []

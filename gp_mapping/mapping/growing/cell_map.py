@@ -447,6 +447,7 @@ class CellMap:
         agreed = self.map.agree_on(theta)
         if agreed:
             self._start.use_kernel(theta.kernel_name)
+            self.smoothness.stop()
         return agreed
 
     def merge(self, other: CellMap) -> None:
