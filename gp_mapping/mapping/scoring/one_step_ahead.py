@@ -369,8 +369,7 @@ class OneStepAhead:
         cell: Samples | None,
     ) -> Prediction:
         """Predict the picked samples x (n, 2), and their cell, which `detect_change` needs."""
-        n = x.shape[0]
-        passing = velocity.expand(n, 2)
+        passing = velocity.expand(len(x), 2)
         # asked apart where headings or passes differ
         if cell is None or (cell.heading is None) != (heading is None) or number_of(cell) != number:
             return old.predict_in_pass(x, number, passing, heading)
@@ -383,7 +382,7 @@ class OneStepAhead:
         # the picked samples, then the cell
         parts = [
             Prediction(prediction.mean[part], prediction.variance[part], prediction.noise_variance)
-            for part in (slice(n), slice(n, None))
+            for part in (slice(len(x)), slice(len(x), None))
         ]
         self._ahead = old, parts[1]
         return parts[0]

@@ -10,7 +10,8 @@ from gp_mapping.ros.mapper.inputs import InputPort
 
 
 def warnings(node, peer) -> list[str]:
-    """The warnings of the node's next report."""
+    """The warnings of the node's next report, not of another node that has not ended yet."""
+    peer.mapper = node.get_fully_qualified_name().lstrip("/")
     before = peer.statuses
     node.publish_health()
     spin_until(node, peer, lambda: peer.statuses >= before + 3)
