@@ -124,11 +124,41 @@ def test_cells_of_a_robot_that_stands_are_one(monkeypatch):
     assert asked == [LANES[19:20].tolist()]
 
 
-def test_tiles_follow_where_the_robot_is(misled, monkeypatch):
-    """Also where the ground has been divided into tiles before it is looked at again."""
+def tiles_of(session):
+    return {tile.map.kernel_name for tile in session.map.tiles.values()}
+
+
+def test_tiles_follow_where_the_robot_is(misled):
+    """Also where the ground has been divided into tiles before it is looked at again.
+
+    The map's kernel is the new one at once, and does not go to and fro at the borders of tiles
+    that have yet to take it over.
+    """
     session = MapSession(replace(SETTINGS, max_inducing=50, map_tile_side=3.0))
     session.ingest(samples(0, 176))
     assert session.map.layout is not None
     session.finish()
-    assert session.map.kernel_name in ("matern52", "matern72", "matern92")
-    assert session.started_settings.kernel == session.map.kernel_name
+    kernel = session.map.kernel_name
+    assert kernel in ("matern52", "matern72", "matern92") and tiles_of(session) == {kernel}
+
+    session.map.use_kernel(replace(session.map.learned().theta, kernel_name="matern32"))
+    assert session.map.kernel_name == "matern32" and kernel in tiles_of(session)
+    drawn = []
+    for i in range(0, 60, 3):
+        back = samples(i, i + 3)
+        session.ingest(replace(back, stamp=back.stamp + 200.0))
+        assert session.map.kernel_name == session.started_settings.kernel == "matern32"
+        drawn.append(session.renderer)
+    assert all(each is drawn[0] for each in drawn), "a drawing is begun anew once"
+    session.finish()
+    assert session.map.tiles[session.map.current].map.kernel_name == "matern32"
+
+
+def test_a_map_that_takes_the_kernel_of_others_looks_for_no_other():
+    session = MapSession(SETTINGS)
+    session.ingest(samples(0, 140))
+    assert not session.shown.smoothness.is_over
+    theta = replace(session.map.learned().theta, kernel_name="matern32")
+    assert session.agree_on(theta)
+    assert session.started_settings.kernel == session.map.kernel_name == "matern32"
+    assert session.shown.smoothness.is_over

@@ -503,8 +503,9 @@ class TiledMap(TiledPredictions, TileResidency, ChangesOfTiles, Revertible, Fiel
 
     @property
     def kernel_name(self) -> str | None:
-        """As FieldMap.kernel_name: of the tile where the robot is."""
-        return self.current_map.kernel_name
+        """As FieldMap.kernel_name: that which all tiles take over, each when the robot is there."""
+        learner = None if self.layout is None else self.learner
+        return self.current_map.kernel_name if learner is None else learner.theta.kernel_name
 
     def kernel_search(self) -> KernelSearch | None:
         """As FieldMap.kernel_search, among what the tiles in memory remember."""
