@@ -354,7 +354,7 @@ def _transferred(paths: list[Path], sessions: list[MapSession], order: list[int]
         if not (unlike or late or apart > _ELSEWHERE):
             continue
         # agree_on changes the map, and is False where it cannot: then nothing is reported
-        if learned is None or not sessions[i].map.agree_on(learned.theta):
+        if learned is None or not sessions[i].agree_on(learned.theta):
             continue
         if unlike:
             notes.append(
