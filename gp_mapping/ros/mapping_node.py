@@ -514,7 +514,7 @@ class MappingNode(ManagedNode):
             status=status,
             watches=self.inputs.watches,
             paused=self.paused,
-            listening=self.active,
+            active=self.active,
             notes=notes,
             limits=self.publishers_.limits,
             published=self.publishers_.published,

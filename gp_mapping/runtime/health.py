@@ -205,7 +205,7 @@ class Health:
         stamp_age,
         queue,
         enqueued: int = 0,
-        listening: bool = True,
+        active: bool = True,
         simulated: bool = False,
         frameless: bool = False,
         facts: dict | None = None,
@@ -225,7 +225,7 @@ class Health:
             stamp_age: node clock − newest measurement stamp, s, or None.
             queue: entries that wait for the worker.
             enqueued: as MapWorker.enqueued.
-            listening: whether inputs are subscribed to.
+            active: whether the node is active; an inactive one subscribes to no input.
             simulated: whether the node's clock is /clock.
             frameless: whether there is a map, in a frame that is not known.
             facts: more values of the map, by name, or None.
@@ -239,7 +239,7 @@ class Health:
                 status,
                 watches,
                 paused,
-                listening,
+                active,
                 notes,
                 stamp_age,
                 simulated,
@@ -258,7 +258,7 @@ class Health:
         status,
         watches,
         paused,
-        listening,
+        active,
         notes,
         stamp_age,
         simulated,
@@ -277,7 +277,7 @@ class Health:
             area.values[f"{watch.topic} left out by its publisher (about)"] = watch.stream.unsent
             if watch.publishers is not None:
                 area.values[f"{watch.topic} publishers"] = watch.publishers
-            if listening and not paused and watch.steady:
+            if active and not paused and watch.steady:
                 self._silence(area, watch, now)
                 self._stream(area, watch)
 

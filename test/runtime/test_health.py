@@ -66,6 +66,16 @@ def test_silence_is_said_in_words_and_ends():
     assert "no odometry" not in areas_of(health, 8.0, watches=[watch], paused=True)["input"].message
 
 
+def test_an_inactive_node_hears_nothing_and_that_is_no_silence():
+    """What did not come while it was not listened to is no silence afterwards, either."""
+    health, watch = Health(2.0), InputWatch("odometry")
+    watch.arrived(1.0)
+    assert areas_of(health, 9.0, watches=[watch], active=False)["input"].message == "ok"
+    watch.open(10.0)
+    assert areas_of(health, 11.5, watches=[watch])["input"].message == "ok"
+    assert areas_of(health, 12.5, watches=[watch])["input"].message == "no odometry for 2.5 s"
+
+
 @pytest.mark.parametrize(
     ("publishers", "listening", "words"),
     [
