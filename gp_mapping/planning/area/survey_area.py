@@ -98,7 +98,7 @@ class SurveyArea:
                 _same_frame(name, polygon.frame, frame)
 
         position = np.asarray(position, dtype=np.float64).reshape(2)
-        note = ""
+        note, mapped = "", free is not None
         if free is None:
             free, note = _without_map(path, region, grow, position, reach)
             if free is None:
@@ -115,7 +115,7 @@ class SurveyArea:
                 reached,
                 torch.empty((0, 2)).double(),
                 torch.empty(0).double(),
-                _why_not(free, allowed, position, region, keep_out, search),
+                _why_not(free, allowed, position, region, keep_out, search, mapped),
             )
 
         chosen, count = thin(torch.from_numpy(reached.open), max_cells)
@@ -303,11 +303,17 @@ def _restricted(
 
 
 def _why_not(
-    free: FreeSpace, allowed: FreeSpace, position: np.ndarray, region, keep_out, search: float
+    free: FreeSpace,
+    allowed: FreeSpace,
+    position: np.ndarray,
+    region,
+    keep_out,
+    search: float,
+    mapped: bool,
 ) -> str:
-    """Say why nothing is left of the area, in words."""
+    """Say why nothing is left of the area, in words; mapped: whether obstacles are known."""
     here = f"({position[0]:.2f}, {position[1]:.2f}) m"
-    if not free.open.any():
+    if mapped and not free.open.any():
         return "the free-space map leaves no place that the robot may enter"
     if not allowed.open.any() and (region or keep_out):
         return (
@@ -315,7 +321,13 @@ def _why_not(
             f"{here}"
         )
     if not free.reachable_from(position, search).open.any():
-        return f"the robot at {here} stands where the free-space map leaves it no room"
+        if mapped:
+            return f"the robot at {here} stands where the free-space map leaves it no room"
+        if not region:
+            return (
+                f"the robot at {here} stands outside the hull of its path, and there is no free-space "
+                "map: where it may go is unknown"
+            )
     if _inside(region, position) and not _inside(keep_out, position):
         return (
             f"the robot at {here} stands inside the region and near to its border, and the ground is divided "

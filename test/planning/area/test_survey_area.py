@@ -145,6 +145,19 @@ def test_a_long_path_is_looked_at_as_far_as_the_reach():
             "no free place lies inside the region, out of the keep-out areas",
         ),
         ({"free": None, "path": None}, "nothing has been measured yet"),
+        # nothing is said of a free-space map where there is none
+        (
+            {"free": None, "region": [square(7.5, 1.0, 1.0)]},
+            "stands outside the region, more than 0.5 m",
+        ),
+        (
+            {"free": None, "region": [square(90.0, 1.0, 1.0)], "reach": 10.0},
+            "no free place lies inside the region",
+        ),
+        (
+            {"free": None, "path": [[0.0, 0.0], [1.0, 0.0], [1.0, 1.0]], "grow": 0.5},
+            "stands outside the hull of its path, and there is no free-space map",
+        ),
         ({"free": None, "region": [square(5.0, -1.0, 1e4)]}, "near to its border, and the ground"),
     ],
 )
