@@ -7,6 +7,7 @@ killed (SIGKILL) at a moment of no plan, its newest autosave is opened, and once
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import random
 import signal
@@ -111,6 +112,7 @@ class Drive:
 
 def drive(folder: Path, lengthscale: float, rate: float) -> None:
     """Drive on and on."""
+    gc.freeze()  # as a node's process does: what is loaded is not searched for garbage
     way, number = Drive(folder, lengthscale, rate), 0
     while True:
         number += 1
