@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from gp_mapping.mapping.averaging import gross_errors
-from gp_mapping.mapping.averaging.gross_errors import is_narrow, wild_samples
+from gp_mapping.mapping.averaging.gross_errors import far_from_median, is_narrow, wild_samples
 
 N = 14
 
@@ -87,3 +87,16 @@ def test_a_walk_goes_farther_in_the_time_that_errors_take():
         between = quiet.copy()
         between[-1 - len(errors) : -1] = errors
         assert wild(between) == {*range(N - 1 - len(errors), N - 1)}
+
+
+def test_far_is_six_deviations_from_the_median_in_any_channel():
+    """Deviations of a normal, by the median of |y − median|, and no smaller than the least one."""
+    around = [-2.0, -1.0, 0.0, 1.0, 2.0] * 3  # their median absolute deviation is 1
+    for beyond, found in ((6.0 * 1.4826 - 0.01, set()), (6.0 * 1.4826 + 0.01, {15})):
+        for sign in (1.0, -1.0):
+            column = [*around, sign * beyond]
+            assert far_from_median([[40.0 + value] for value in column], 0.1) == found
+            assert far_from_median([[7.0, 40.0 + value] for value in column], 0.1) == found
+    level = [[0.0]] * 9
+    assert far_from_median([*level, [2.9]], 0.5) == set()
+    assert far_from_median([*level, [3.1]], 0.5) == {9}

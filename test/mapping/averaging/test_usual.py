@@ -1,5 +1,7 @@
 """A cell of which nothing is out of the ordinary is averaged as any other cell is."""
 
+import math
+
 import numpy as np
 import pytest
 
@@ -77,3 +79,13 @@ def test_what_is_out_of_the_ordinary_is_looked_at_row_by_row():
     assert usual_cell(x, y, [0.0] * 6, None, None, None) is None
     assert usual_cell(x[:2], y[:2], stamp[:2], None, None, None) is None
     assert usual_cell(x, [[1e200 * value] for (value,) in y], stamp, None, None, None) is None
+
+
+def test_samples_of_one_place_have_no_extent():
+    """Nor have those of a robot that is back where it began: no way leads from the first to the last."""
+    y, stamp = [[float(k % 2)] for k in range(6)], [0.02 * k for k in range(6)]
+    for x in ([[7.0, 1.0]] * 6, [[7.0 + min(k, 5 - k), 1.0] for k in range(6)]):
+        cell = usual_cell(x, y, stamp, None, None, None)
+        assert cell.velocity == [0.0, 0.0] and cell.extent == 0.0
+    along = usual_cell([[7.0, 3.0 * k] for k in range(6)], y, stamp, None, None, None)
+    assert along.extent == pytest.approx(3.0 * math.sqrt(35.0 / 12.0))

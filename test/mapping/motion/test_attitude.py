@@ -219,3 +219,19 @@ def test_headings_of_a_whole_pass_are_of_its_path_where_it_tells_none():
     assert np.median(np.abs(away)) < 0.1
     assert with_attitude_lag(samples[:0], AHEAD, None).heading is None
     assert with_attitude_lag(samples, 0.0, LAG).heading is None, "the path of an axle has none"
+
+
+def test_a_lag_goes_on_after_a_restart_as_if_nothing_had_happened():
+    rng, lags = np.random.default_rng(0), (AttitudeLag(), AttitudeLag())
+    rows = [
+        (rng.normal(size=3), rng.normal(size=(3, 3)), rng.normal(size=(3, 3)), np.full((3, 3), 0.4))
+        for _ in range(4)
+    ]
+    for row in rows[:2]:
+        lags[0].add(*row)
+    lags[1].load_state_dict(lags[0].state_dict())
+    assert lags[1].seconds == lags[0].seconds != 0.0
+    for lag in lags:
+        for row in rows[2:]:
+            lag.add(*row)
+    assert lags[1].seconds == lags[0].seconds and lags[1].square == lags[0].square

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from gp_mapping.mapping.motion import extent as extent_module
 from gp_mapping.mapping.motion.extent import Area, Extent
 
 WAY = np.cumsum(np.random.default_rng(0).normal(0.2, 1.0, (200, 2)), 0)
@@ -166,3 +167,28 @@ def test_squares_are_joined_anew_where_the_robot_moves_otherwise_or_there_are_mo
     extent.add([505.0, 6.0], True)
     extent.add([504.0, 6.0], True)
     assert [area.points for area in extent.areas(7.0)] == [3, 2], "the counts are new"
+
+
+def test_of_too_many_squares_those_with_the_fewest_samples_go(monkeypatch):
+    """A tenth of all at once; the robot's own numbers are counted before."""
+    monkeypatch.setattr(extent_module, "_MOST", 20)
+    extent = Extent()
+    for k in range(20):
+        for _ in range(1 if k in (3, 11) else 2):
+            extent.add([10.0 * k + 5.0, 5.0], True)
+    extent.extend([[195.0, 5.0], [196.0, 5.0]], [True, False], [195.0, 5.0], [196.0, 5.0])
+    assert len(extent.areas(0.1)[0].squares) == 20
+    extent.add([205.0, 5.0], True)
+    assert set(extent.squares()) == {(k, 0) for k in range(21)} - {(3, 0), (11, 0)}
+    assert sum(area.samples for area in extent.areas(0.1)) == 39
+
+    other = counted([[10.0 * k + 5.0, 95.0] for k in range(4)], [True] * 4)
+    extent.join(other)
+    assert len(extent.squares()) <= 20 and extent.state_dict()["total"] == 41 + 2 + 4 - 2
+
+
+def test_boxes_know_the_newest_positions():
+    extent = counted([[1.0, 2.0]], [True])
+    for x in ([3.0, 1.5], [4.0, 5.0]):
+        extent.extend([x], [False], x, x)
+    assert extent.boxes().tolist() == [[1.0, 1.5, 4.0, 5.0]]

@@ -206,3 +206,48 @@ def test_of_a_trace_that_is_full_every_second_point_stays_and_so_does_each_start
     assert starts[0] and len(begins) == 3
     for at, begin in zip((120, 201), begins[1:]):
         assert 0.125 * at - 1e-9 <= begin <= 0.125 * at + path.step
+
+
+def test_the_square_about_the_robot_moves_in_eighths_and_ends_where_the_driven_ground_does():
+    """Its middle is the median of the last nine points, as a multiple of an eighth of its side."""
+    path = Path(0.1)
+    path.extend([[1.1 * k, -0.5 * k] for k in range(30)])
+    area = path.around(4.8)
+    assert area.place == pytest.approx((27.5, -12.5))  # of the points 21 to 29, axis by axis
+    assert area.points == 30 and (area.samples, area.squares) == (0, ())
+    # 27.6 and −12.6 are multiples of .6
+    np.testing.assert_allclose(area.low, (27.6 - 2.4, -14.5), atol=1e-9)
+    np.testing.assert_allclose(area.high, (27.6 + 2.4, -12.6 + 2.4), atol=1e-9)
+    np.testing.assert_allclose(path.around(8.0).high, (31.9, -12.0 + 4.0), atol=1e-9)
+
+    # four of nine points are no place, also where all driven ground is left of the middle
+    for k in range(4):
+        path.add([500.0 + k, 300.0])
+    assert path.around(4.8).place == pytest.approx((1.1 * 29, -0.5 * 25))
+    few = Path(0.1)
+    few.extend([[0.0, 0.0], [1.0, 2.0], [2.0, 0.5], [3.0, 9.0]])
+    assert few.around(0.8).place == (1.0, 0.5), "of an even number the lower one"
+    assert few.around(80.0)[:2] == ((0.0, 0.0), (3.0, 9.0))
+
+
+@pytest.mark.parametrize("mine, step", [(20, 0.1), (21, 0.2)])
+def test_joined_paths_are_thinned_beyond_the_most_only(monkeypatch, mine, step):
+    monkeypatch.setattr(path_module, "_MOST", 40)
+    one, other = Path(0.1), Path(0.1)
+    for path, n, north in ((one, mine, 0.0), (other, 20, 9.0)):
+        path.extend([[0.25 * k, north] for k in range(n)])
+    one.join(other)
+    assert one.step == step and 20 < len(one.points()) <= 40
+
+
+@pytest.mark.parametrize("at", range(1, 9))
+def test_a_start_that_is_dropped_is_the_start_of_the_next_point(monkeypatch, at):
+    """Of nine points the second, fourth, … go."""
+    monkeypatch.setattr(path_module, "_MOST", 8)
+    path = Path(0.125)
+    for k in range(9):
+        if k == at:
+            path.begin_pass()
+        path.add([0.125 * k, 0.0])
+    assert len(path.points()) == 5 and path.step == 0.25
+    assert np.flatnonzero(path.starts().numpy()).tolist() == [0, (at + 1) // 2]

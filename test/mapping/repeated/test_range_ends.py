@@ -6,6 +6,7 @@ import torch
 
 from gp_mapping.analysis.sensor_faults import sensor_faults
 from gp_mapping.core.types import Samples
+from gp_mapping.mapping.repeated import range_ends
 from gp_mapping.mapping.repeated.range_ends import RangeEnds
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.settings.mapping import MapSettings
@@ -133,3 +134,29 @@ def test_an_end_that_is_said_and_is_none_is_contradicted(lower):
     assert ends_of(held * (1.0 + 1e-15), PLACES[:400]).notes_beyond(wrong, 1e-3, "mV") == []
     assert ends_of(values, PLACES[:400]).notes_beyond((-np.inf, np.inf), 1e-3, "mV") == []
     assert RangeEnds(0.05).notes_beyond(wrong, 1e-3, "mV") == []
+
+
+@pytest.mark.parametrize("times", [2, 3])
+def test_an_end_is_come_back_to_three_times(times):
+    """A sensor that hung twice, at what was just its largest number, was at no end of its range."""
+    values = RSSI.copy()
+    for k in range(times):
+        values[100 + 150 * k :][:20] = RSSI.max()
+    assert len(ends_of(values[:500], PLACES[:500]).found) == (times == 3)
+
+
+def test_of_too_many_measurements_every_second_stays(monkeypatch):
+    """From the first to the newest, about equally far apart."""
+    monkeypatch.setattr(range_ends, "_KEPT", 16)
+    watch, k = RangeEnds(0.05), np.arange(200.0)
+    watch.add(k.tolist(), np.c_[k, 0.0 * k].tolist())
+    kept = [row[-1] for row in watch.kept]
+    assert watch.stride == 16 and 8 <= len(kept) <= 16
+    assert kept[0] == 0.0 and 200.0 - kept[-1] <= 17.0
+    assert max(np.diff(kept)) <= 2 * 16 - 1 and min(np.diff(kept)) > 0.0
+
+    half = RangeEnds(0.05)
+    half.add(k[:12].tolist(), np.c_[k, 0.0 * k][:12].tolist())
+    watch.join(half)
+    kept = [row[-1] for row in watch.kept]
+    assert len(kept) <= 16 and kept[-1] == 0.0, "the other's, from its first on"
