@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from itertools import islice
 from statistics import median
 
 __all__ = ["StreamWatch"]
@@ -48,6 +49,8 @@ class StreamWatch:
         apart: s between the clocks of two publishers; None: one clock.
         several: whether several publishers send: each counts its messages for itself, so that the
             numbers turn back again and again.
+        alone: whether one publisher is known to send, whose numbers then tell what is missing also
+            while the period is not known.
     """
 
     def __init__(self, silence: float = 2.0):
@@ -59,10 +62,11 @@ class StreamWatch:
         self.period: float | None = None
         self.usual: float | None = None
         self.apart: float | None = None
-        self.several = False
+        self.several = self.alone = False
         self._last: tuple[int, float] | None = None  # stamp in ns, arrival
         self._number: int | None = None
         self._intervals: deque[float] = deque(maxlen=_KEPT)
+        self._lasted = 0.0  # s for which such intervals have filled the time
         self._arrivals: deque[float] = deque(maxlen=_KEPT + 1)
         self._leaps: deque[tuple[int, float]] = deque(maxlen=_RECENT)
         self._turns: deque[int] = deque(maxlen=_TURNS)  # messages whose number is not a larger one
@@ -153,11 +157,14 @@ class StreamWatch:
             self._turns.append(self._count)
         if self._turns and self._turns[-1] > self._count - _RECENT:
             return
-        if number is None or before is None or self.period is None or not 1 < number - before:
+        if number is None or before is None or not 1 < number - before:
             return
 
-        most = math.ceil(_GAP * max(step, 0.0) / self.period)
-        self.skipped += min(number - before - 1, most)
+        if self.period is not None:
+            most = math.ceil(_GAP * max(step, 0.0) / self.period)
+            self.skipped += min(number - before - 1, most)
+        elif self.alone:
+            self.skipped += number - before - 1
 
     def _measure(self) -> None:
         """Estimate the period, and whether stamps are of two clocks."""
@@ -167,10 +174,13 @@ class StreamWatch:
                 interval for interval in self._intervals if 0.5 * middle <= interval <= 1.5 * middle
             ]
             known = self.usual is not None and middle > 0.5 * self.usual
-            # a burst is short intervals that fill little of the time
-            steady = len(near) >= _STEADY * len(self._intervals) and (
-                known or sum(near) >= max(_FILLED * sum(self._intervals), _BURST)
-            )
+            alike = len(near) >= _STEADY * len(self._intervals)
+            # a burst is short intervals that fill little of the time, or not for long; those of a
+            # sensor at some kHz last for longer than are kept
+            filled = alike and sum(near) >= _FILLED * sum(self._intervals)
+            newest = sum(islice(reversed(self._intervals), _EVERY))
+            self._lasted = self._lasted + newest if filled else 0.0
+            steady = alike and (known or (filled and max(sum(near), self._lasted) >= _BURST))
             self.period = middle if steady else None
             if steady:
                 self.usual = middle if self.usual is None else min(self.usual, middle)

@@ -186,6 +186,26 @@ def test_numbers_that_are_left_out_are_counted_as_far_as_the_stamps_have_room():
     assert watched(steady(400), numbers=late).skipped == 2, "and long ago it does not matter"
 
 
+def test_what_was_overwritten_of_a_sensor_at_some_kilohertz_is_counted():
+    """A hundred intervals at 5 kHz last for no longer than a burst does."""
+    kept = [i for i in range(30000) if i % 5000 >= 4000]  # the queue kept the newest 1000
+    stamps = [1e9 + i / 5000 for i in kept]
+    arrivals = [1e9 + i // 5000 for i in kept]
+    watch = watched(stamps, arrivals, kept)
+    assert watch.period == pytest.approx(0.0002, rel=0.01)
+    assert watch.lost == pytest.approx(5 * 4000, abs=5)
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_without_a_period_numbers_count_where_one_publisher_sends(alone):
+    chance, watch, stamp = random.Random(3), StreamWatch(), 1e9
+    watch.alone = alone
+    for i in (*range(100), *range(150, 400), *range(50)):  # the driver was started anew
+        stamp += chance.expovariate(1.0)
+        watch.add(round(stamp * NS), stamp, i)
+    assert watch.period is None and watch.lost == (50 if alone else 0)
+
+
 @pytest.mark.parametrize("turns, several", [(3, False), (4, True)])
 def test_numbers_that_turn_back_again_and_again_are_of_several_publishers(turns, several):
     numbers = list(range(1000, 1200))

@@ -248,6 +248,7 @@ class Inputs:
             # resolved: count_publishers does not know of remapped names
             resolved = self._node.resolve_topic_name(port.topic)
             port.watch.publishers = self._node.count_publishers(resolved)
+            port.watch.stream.alone = port.watch.publishers == 1
             port.watch.listening = port.subscription is not None
             # what is not subscribed to yet, and can be read, look() is about to take
             coming = port.subscription is None and any(
