@@ -220,7 +220,9 @@ def _unknown(name: str) -> str:
 
 
 def unmatched_files(arguments: list[str], node_name: str) -> list[str]:
-    """Warnings for parameter files without a section for this node, which ROS ignores silently.
+    """Warnings for parameter files of which ROS silently ignores something.
+
+    That is a file without a section for this node, and a value that another one replaces.
 
     Args:
         arguments: The ROS arguments of the process.
@@ -232,33 +234,75 @@ def unmatched_files(arguments: list[str], node_name: str) -> list[str]:
             continue
 
         try:
-            sections = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-        except (OSError, yaml.YAMLError) as error:
+            content = yaml.compose(Path(path).read_text(encoding="utf-8"), yaml.SafeLoader)
+            sections = list(_sections(content))
+        except (OSError, ValueError, yaml.YAMLError) as error:
             out.append(f"parameter file {path} cannot be read: {error}")
             continue
 
-        names = list(_section_names(sections))
-        if names and not any(_reaches(name, node_name) for name in names):
-            shown = ", ".join(one_line(name, 100) for name in names[:10])
+        ours = [section for section in sections if _reaches(section[0], node_name)]
+        if sections and not ours:
+            names = dict.fromkeys(name for name, _ in sections)
+            shown = ", ".join(one_line(name, 100) for name in [*names][:10])
             out.append(
                 f"parameter file {path} has the sections {shown}; none of them reaches the node {node_name}; "
                 "write '/**:' in their place"
             )
+        out += [f"parameter file {path}: {text}" for text in _replaced(ours)]
     return out
 
 
-def _section_names(content, prefix: str = ""):
-    """Node names, with wildcards, of a parameter file's sections: /**, /mapping, /robot/mapping.
+def _replaced(sections: list[tuple[str, list]]) -> list[str]:
+    """Warnings for values that a later one of the same file replaces.
+
+    A section without wildcards may say otherwise than one with them before it: that is their use.
 
     Args:
-        content: The file, or an inner part of it, as YAML gives it.
+        sections: Those that reach the node, each with the (name, value, line) of its parameters.
+    """
+    out: list[str] = []
+    given: dict[str, tuple[str, object, int]] = {}
+    for section, parameters in sections:
+        for name, value, line in parameters:
+            before = given.get(name)
+            given[name] = section, value, line
+            if before is None or before[1] == value:
+                continue
+            if before[0] == section or before[0].count("*") <= section.count("*"):
+                out.append(
+                    f"{one_line(name, 100)} is {one_line(before[1], 100)} in line {before[2]} and "
+                    f"{one_line(value, 100)} in line {line}; the later one counts, remove the other"
+                )
+    return out
+
+
+def _sections(content, prefix: str = ""):
+    """Sections of a parameter file in their order: (node name, parameters).
+
+    Names may have wildcards: /**, /mapping, /robot/mapping. A name may come several times, which
+    the usual ways to read YAML do not show.
+
+    Args:
+        content: The file, or an inner part of it, as a node of YAML.
         prefix: Names of the outer sections, each after a slash.
     """
-    for name, inner in content.items() if isinstance(content, dict) else ():
-        if name == "ros__parameters":
-            yield prefix or "/"
-        elif isinstance(inner, dict):
-            yield from _section_names(inner, f"{prefix}/{str(name).strip('/')}")
+    for key, inner in content.value if isinstance(content, yaml.MappingNode) else ():
+        if key.value == "ros__parameters":
+            yield prefix or "/", list(_values(inner))
+        elif isinstance(inner, yaml.MappingNode):
+            yield from _sections(inner, f"{prefix}/{str(key.value).strip('/')}")
+
+
+def _values(content, prefix: str = ""):
+    """(name, value as text, line) of the parameters of a section; inner ones by a.b, as in ROS."""
+    for key, inner in content.value if isinstance(content, yaml.MappingNode) else ():
+        name = f"{prefix}{key.value}"
+        if isinstance(inner, yaml.MappingNode):
+            yield from _values(inner, f"{name}.")
+        else:
+            items = inner.value if isinstance(inner, yaml.SequenceNode) else None
+            value = inner.value if items is None else str([item.value for item in items])
+            yield name, value, key.start_mark.line + 1
 
 
 def _reaches(section: str, node_name: str) -> bool:

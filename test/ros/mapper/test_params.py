@@ -233,6 +233,35 @@ def test_a_file_is_warned_of_only_where_none_of_its_sections_is_this_node(tmp_pa
     assert not warned("mapping: {ros__parameters: {}}", "/mapping")
 
 
+def test_a_value_that_another_one_in_its_file_replaces_is_said(tmp_path):
+    """rcl takes the last one silently, and readers of YAML show only that."""
+
+    def said(content: str) -> list[str]:
+        path = tmp_path / "file.yaml"
+        path.write_text(content)
+        return params.unmatched_files(["--ros-args", "--params-file", str(path)], "/mapping")
+
+    def section(name: str, *lines: str) -> str:
+        return "\n    ".join([f"{name}:\n  ros__parameters:", *lines]) + "\n"
+
+    found = said(section("mapping", "a: 1", "b: 1") + section("mapping", "a: 2"))
+    assert len(found) == 1 and "a is 1 in line 3 and 2 in line 7; the later one counts" in found[0]
+    for wrong in (
+        section("mapping", "a: 1", "a: 2"),
+        section("mapping", "a: 1") + section("/**", "a: 2"),  # as defaults, they come first
+        section("mapping", "a: [1, 2]") + section("/mapping", "a: [2, 1]"),
+        section("mapping", "plan: {a: 1}", "plan.a: 2"),
+    ):
+        assert len(said(wrong)) == 1, wrong
+    for right in (
+        section("/**", "a: 1") + section("mapping", "a: 2"),
+        section("mapping", "a: 1") + section("mapping", "b: 2"),
+        section("mapping", "a: 1") + section("/**", "a: 1"),
+        section("mapping", "a: 1") + section("explorer", "a: 2"),
+    ):
+        assert not said(right), right
+
+
 def test_an_empty_list_in_a_parameter_file_is_no_names_and_no_number(tmp_path):
     """ROS knows no type of it, and rclpy ended such a node with a sentence about static types."""
     path = tmp_path / "params.yaml"
