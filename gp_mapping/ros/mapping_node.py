@@ -217,14 +217,13 @@ class MappingNode(ManagedNode):
 
         self.worker.start()  # which asks for the frame, and so for the team's
 
-    def _make_saver(self, path: Path | None, own: Path | None) -> None:
+    def _make_saver(self, path: Path | None, own: tuple[Path, ...]) -> None:
         """Make what reads and writes files.
 
         Args:
             path: the file that the map comes from; None: of none.
-            own: the autosave that may be written over, as in Saver.
+            own: the files that may be written over, as in Saver.
         """
-        log = self.get_logger()
         self.files = FileThread(self.settings.service_queue_size)
         self._undo_configure.callback(self.files.close, 1.0)
         self.saver = Saver(
@@ -232,12 +231,13 @@ class MappingNode(ManagedNode):
             self.files,
             lambda: self.settings,
             self.get_fully_qualified_name(),
-            on_saved=log.info,
-            on_error=log.error,
+            on_saved=self.get_logger().info,
+            on_error=self.get_logger().error,
             shown=not self.listens,
             own=own,
             rules=self.survey.rules,
         )
+        self._undo_configure.callback(self.saver.release)
         if path:
             self.saver.mark_saved(self.worker.key, path)
 
@@ -494,7 +494,7 @@ class MappingNode(ManagedNode):
                 self.suggester.note,
                 self.survey.note,
                 self.survey.rules.problem,
-                self.saver.problem,
+                *self.saver.problems,
                 self.place_warning,
                 self.resume_warning,
                 self.queries.problem if self.active else "",

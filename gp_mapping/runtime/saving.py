@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from gp_mapping.runtime.file_thread import FileThread, QueueFullError
 from gp_mapping.runtime.surveying.rules import RulesNow
 from gp_mapping.runtime.surveying.suggester import Suggester
 from gp_mapping.store.checkpoint import CheckpointError, about_checkpoint, save_checkpoint
+from gp_mapping.store.in_use import Claim, alone_in
 from gp_mapping.store.resume import MapFiles
 from gp_mapping.store.sessions import SaveResult, map_folder, take_snapshot, write_snapshot
 
@@ -65,10 +67,11 @@ class Saver:
         on_saved: called with a text for the log, in any thread.
         on_error: called with a text for the log, in any thread.
         shown: save what is shown, the map of several robots, and not this robot's own.
-        own: the autosave that may be written over, since this run goes on from it or has set it
-            aside; None: none yet. Any other one is set aside before the first is written there:
-            autosave_period and map_name may be set live.
+        own: files that may be written over, since this run goes on from them or has set them
+            aside. Any other one is kept under another name before one is written there:
+            autosave_period and map_name may be set live, and another process may save, too.
         rules: as in Suggester.
+        claim: of the files; None: one that has claimed nothing yet.
 
     Attributes:
         newest_path: the checkpoint of the newest save; None before one.
@@ -76,6 +79,8 @@ class Saver:
         autosaves: how many were written.
         problem: why the newest autosave was not written, or what it had to leave out; ''
             where all was written.
+        shared: which other process of this machine saves into the same files, in words; ''
+            where none is known.
     """
 
     def __init__(
@@ -87,12 +92,13 @@ class Saver:
         on_saved=print,
         on_error=print,
         shown: bool = False,
-        own: Path | None = None,
+        own: Sequence[Path] = (),
         rules: RulesNow | None = None,
+        claim: Claim | None = None,
     ):
-        self._rules = rules
-        # the autosaves that may be written over, and which map is in each; "": none
-        self._own: dict[Path, str] = {} if own is None else {own: _map_in(own)}
+        self._rules, self._claim = rules, Claim() if claim is None else claim
+        # the files that may be written over, and which map is in each; "": none
+        self._own: dict[Path, str] = {path: _map_in(path) for path in own}
         self._shared: set[Path] = set()  # those that somebody else writes, too
         self._ask = worker.ask if shown else worker.call
         self._worker, self._files, self._settings = worker, files, settings
@@ -108,7 +114,8 @@ class Saver:
         self._begun, self._took = time.monotonic(), 0.0
         # a map that is as it was loaded has not changed
         self._autosaved: tuple[int, int, int] | None = worker.key
-        self.autosaves, self.problem = 0, ""
+        self.autosaves, self.problem, self.shared = 0, "", ""
+        self._look_for_others(self._files_now())
 
     # ---- on request ----
 
@@ -151,9 +158,17 @@ class Saver:
                 is logged, since another save follows.
         """
         snapshot = self._snapshot(flush)
-        saved = write_snapshot(snapshot, folder, self._about(folder), self._suggestions, exports)
-        self.mark_saved(snapshot.key, saved.paths["checkpoint"])
-        self.written.add(saved.paths["checkpoint"])
+        files = MapFiles(folder, self._node_name)
+        saved = write_snapshot(
+            snapshot,
+            folder,
+            lambda: self._about(files),
+            self._suggestions,
+            exports,
+            lambda said: self._alone(files, files.saved, said),
+        )
+        self._key, self.newest_path = snapshot.key, saved.paths["checkpoint"]
+        self.written.add(self.newest_path)
         if flush:
             self._on_saved(str(saved))
         return saved
@@ -166,6 +181,7 @@ class Saver:
             path: of the file.
         """
         self._key, self.newest_path = key, path
+        self._own[path.absolute()] = _map_in(path)
 
     def is_saved(self) -> bool:
         """Whether the newest save, or the checkpoint that was loaded, has all of the map."""
@@ -177,16 +193,22 @@ class Saver:
         return self._key is not None and (self._key[0], self._key[2]) == (key[0], key[2])
 
     def _snapshot(self, flush: bool):
-        """Have the worker take a snapshot, and wait for it."""
+        """Have the worker take a snapshot, and wait for it.
+
+        Args:
+            flush: after all that is queued now; else at once, so that a queue of minutes does not
+                make an autosave late by as much.
+        """
         worker = self._worker
         return self._ask(
-            lambda session: worker.timed("snapshot", take_snapshot, session, worker.key, flush)
+            lambda session: worker.timed("snapshot", take_snapshot, session, worker.key, flush),
+            soon=not flush,
         ).result()
 
-    def _about(self, folder: Path) -> dict:
+    def _about(self, files: MapFiles) -> dict:
         """Running number and time of a checkpoint."""
         written = datetime.now(timezone.utc).isoformat(timespec="seconds")
-        return {"number": MapFiles(folder, self._node_name).next_number(), "written": written}
+        return {"number": files.next_number(), "written": written}
 
     def _suggestions(self, session, grid):
         """Places to measure next; None where there are none, or where planning them fails."""
@@ -265,10 +287,9 @@ class Saver:
         try:
             files = self._files_now()
             said: list[str] = []
-            self._keep_others(files, said.append)
             snapshot = self._snapshot(flush=False)
-            save_checkpoint(files.autosave, snapshot.state, self._about(files.folder), said)
-            self._own[files.autosave] = _map_in(files.autosave)
+            with self._alone(files, files.autosave, said):
+                save_checkpoint(files.autosave, snapshot.state, self._about(files), said)
         except Exception as error:  # a full disk must not end a map, but has to be reported
             reason = str(error) if isinstance(error, ValueError | OSError) else repr(error)
             self.problem = f"the map could not be saved by itself: {reason}"
@@ -281,7 +302,59 @@ class Saver:
         if self.problem not in ("", before):
             self._on_error(self.problem)
 
-    def _keep_others(self, files: MapFiles, warn) -> None:
+    @contextmanager
+    def _alone(self, files: MapFiles, path: Path, said: list[str]) -> Iterator[None]:
+        """Surround the writing of a file: no other process saves there meanwhile, nor loses a map.
+
+        Args:
+            files: of the map.
+            path: one of them.
+            said: gets sentences on what others have written there.
+        """
+        with alone_in(files.folder):
+            self._look_for_others(files)
+            (self._keep_autosave if path == files.autosave else self._keep_saved)(
+                files, said.append
+            )
+            yield
+            self._own[path] = _map_in(path)
+
+    def _look_for_others(self, files: MapFiles) -> None:
+        """Claim the files; say which other process has claimed them."""
+        before, number = self.shared, self._claim.holder(files.autosave)
+        self.shared = ""
+        if number:
+            self.shared = (
+                f"process {number} on this machine saves into {files.folder}, too, under the same names: was a "
+                "node started twice? The map of neither is lost, for each keeps what the other has saved as "
+                f"{files.saved_before.name} or {files.before.name}; end one, or give each a save_directory or a "
+                "namespace of its own"
+            )
+        if self.shared not in ("", before):
+            self._on_error(self.shared)
+
+    def _keep_saved(self, files: MapFiles, warn) -> None:
+        """Keep a saved map that is not this run's under another name.
+
+        Args:
+            files: of the map.
+            warn: called with a sentence where there is one.
+        """
+        path = files.saved
+        if _map_in(path) in ("", self._own.get(path)):
+            return
+
+        kept = files.keep_saved()
+        whose = (
+            "somebody else saves there, too"
+            if path in self._own
+            else "this run did not go on from it"
+        )
+        text = f"{path} was of another map ({whose}), which is kept as {kept}"
+        warn(text)
+        self._on_error(text)  # of the first save at the end nothing else is logged
+
+    def _keep_autosave(self, files: MapFiles, warn) -> None:
         """Set an autosave aside that is not this run's.
 
         Args:
@@ -300,6 +373,15 @@ class Saver:
                 f"somebody else saves by itself as {path}, too: a node of the same name on another machine or "
                 f"ROS_DOMAIN_ID? Its map is kept as {kept}; give each node a save_directory or a namespace of its own"
             )
+
+    @property
+    def problems(self) -> list[str]:
+        """What is wrong with the files, in sentences."""
+        return [text for text in (self.problem, self.shared) if text]
+
+    def release(self) -> None:
+        """Let others save into the files of this map."""
+        self._claim.release()
 
     def is_autosaved(self) -> bool:
         """Whether the newest autosave of this run has all of the map."""

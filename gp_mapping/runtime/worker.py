@@ -93,6 +93,7 @@ class MapWorker:
     ):
         self._session, self._intake = session, intake
         self._queue: deque = deque()
+        self._soon: deque = deque()  # calls that do not wait for the queue
         self._queue_size, self._draw_budget = queue_size, draw_budget
         self._suggest, self._on_result = suggest, on_result
         self._survey, self._planning = survey, False
@@ -189,10 +190,14 @@ class MapWorker:
         """
         self._counts[_reason(role, what)] += n
 
-    def call(self, function) -> Future:
+    def call(self, function, soon: bool = False) -> Future:
         """Have the worker call function(session) after all that is queued now.
 
         After stop() the worker's thread has ended, and the function runs at once, in this thread.
+
+        Args:
+            function: what is called.
+            soon: before what is queued, which may be minutes of work on a busy machine.
 
         Returns:
             The Future of its result; a call that is cancelled before it has begun is left out.
@@ -201,16 +206,17 @@ class MapWorker:
         with self._lock:
             ended = self._ended
             if not ended:
-                self._queue.append(("call", (function, future), time.monotonic()))
+                line = self._soon if soon else self._queue
+                line.append(("call", (function, future), time.monotonic()))
         if ended:
             with self._after:
                 self._command("call", (function, future))
         self._wake.set()
         return future
 
-    def ask(self, function) -> Future:
+    def ask(self, function, soon: bool = False) -> Future:
         """As `call`, with the session that is shown: the team's, if any. It must not be changed."""
-        return self.call(lambda _: function(self._shown))
+        return self.call(lambda _: function(self._shown), soon)
 
     def show(self, session, touched=()) -> Future:
         """Show a session of several robots' maps from now on.
@@ -369,6 +375,8 @@ class MapWorker:
             hurried = self._stopping or self._wholes or self._planning or len(self._queue) >= CHUNK
             self._wake.wait(0.0 if hurried else POLL)
             self._wake.clear()
+            while self._soon:
+                self._command(*self._soon.popleft()[:2])
             self._failures.guard("update", self._absorb)
 
             with self._lock:
@@ -542,7 +550,8 @@ class MapWorker:
         # under the lock: whatever is put or requested later sees that the thread has ended
         with self._lock:
             self._ended = True
-            remaining, wholes = list(self._queue), self._wholes.take_all()
+            remaining, wholes = [*self._soon, *self._queue], self._wholes.take_all()
+            self._soon.clear()
             self._queue.clear()
             self._counts.update(
                 _reason(kind, "abandoned") for kind, *_ in remaining if kind in ROLES

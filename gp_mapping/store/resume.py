@@ -95,6 +95,7 @@ class MapFiles:
         self.saved = self.folder / CHECKPOINT
         self.autosave = self.folder / autosave_name(node_name)
         self.before = self.autosave.with_name(f"{self.autosave.stem}.previous.gpm")
+        self.saved_before = self.saved.with_name(f"{self.saved.stem}.previous.gpm")
 
     def next_number(self) -> int:
         """One more than the largest number of these files."""
@@ -168,14 +169,29 @@ class MapFiles:
                 continue
 
             with suppress(OSError):
-                _make_way(second, numbered)
-                second.unlink(missing_ok=True)
-                try:
-                    os.link(path, second)
-                except OSError:  # a file system without second names
-                    shutil.copyfile(path, second)
+                _second_name(path, second, numbered)
                 kept.append(second)
         return kept
+
+    def keep_saved(self) -> Path:
+        """Give the saved map a second name, since another map is to be saved in its place.
+
+        The saved map stays as well, until the other one is on the disk. One that has the second
+        name already gets a number, as in set_aside.
+
+        Returns:
+            A name under which it is kept.
+
+        Raises:
+            OSError: the disk is full, read-only, or gone.
+        """
+        numbered = _numbered(self.saved_before, ".gpm")
+        for each in (self.saved_before, *numbered):
+            if _same(self.saved, each):  # kept already, by a save that failed
+                return each
+
+        _second_name(self.saved, self.saved_before, numbered)
+        return self.saved_before
 
     def keep_before(self, saved_since: bool = False) -> Path | None:
         """Set an autosave aside that is newer than the saved map, so that it is not lost.
@@ -235,6 +251,20 @@ def _make_way(path: Path, numbered: list[Path]) -> None:
     least = min(numbered, key=lambda each: each.stat().st_size if each.exists() else -1)
     if not least.exists() or least.stat().st_size <= path.stat().st_size:
         os.replace(path, least)
+
+
+def _second_name(path: Path, second: Path, numbered: list[Path]) -> None:
+    """Give a file a second name; what has that name gets one of others, as in _make_way.
+
+    Raises:
+        OSError: the disk is full, read-only, or gone.
+    """
+    _make_way(second, numbered)
+    second.unlink(missing_ok=True)
+    try:
+        os.link(path, second)
+    except OSError:  # a file system without second names
+        shutil.copyfile(path, second)
 
 
 def _same(first: Path, second: Path) -> bool:

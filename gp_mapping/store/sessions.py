@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields
 from pathlib import Path
 
@@ -292,7 +293,12 @@ class SaveResult:
 
 
 def write_snapshot(
-    snapshot: Snapshot, folder: Path, about: dict, suggest=None, exports: bool = True
+    snapshot: Snapshot,
+    folder: Path,
+    about: Callable[[], dict] | dict,
+    suggest=None,
+    exports: bool = True,
+    around: Callable[[list[str]], AbstractContextManager] = nullcontext,
 ) -> SaveResult:
     """Write checkpoint, then exports, into a folder.
 
@@ -302,10 +308,12 @@ def write_snapshot(
     Args:
         snapshot: of the map.
         folder: is made where it is missing.
-        about: as of save_checkpoint.
+        about: as of save_checkpoint, or a function that returns it, called just before.
         suggest: callable(session, grid) -> planning.Suggestions or None; it gets a session of its
             own.
         exports: whether to write exports.
+        around: surrounds the writing of the checkpoint; it gets a list for sentences that belong to
+            `problem`.
 
     Raises:
         ValueError: the map is empty; what was saved before stays.
@@ -320,14 +328,15 @@ def write_snapshot(
     folder = folder.absolute()
     # the checkpoint first: it cannot be made again, exports can
     problems: list[str] = []
-    paths = {"checkpoint": save_checkpoint(folder / CHECKPOINT, snapshot.state, about, problems)}
+    with around(problems):
+        known = about() if callable(about) else about
+        paths = {
+            "checkpoint": save_checkpoint(folder / CHECKPOINT, snapshot.state, known, problems)
+        }
+        map_id = about_checkpoint(paths["checkpoint"])["id"]
 
     try:
-        paths |= (
-            _export(snapshot, folder, suggest, about_checkpoint(paths["checkpoint"])["id"])
-            if exports
-            else {}
-        )
+        paths |= _export(snapshot, folder, suggest, map_id) if exports else {}
     except Exception as error:  # the map is on the disk: pictures can be made from it at any time
         known = isinstance(error, ValueError | OSError | MemoryError) and str(error)
         reason = str(error) if known else repr(error)

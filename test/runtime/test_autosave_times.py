@@ -45,7 +45,7 @@ class Here:
     def revision(self):
         return self.session.revision if self.session.cell_count else 0
 
-    def call(self, function):
+    def call(self, function, soon=False):
         return Namespace(result=lambda: function(self.session))
 
     def timed(self, stage, function, *arguments):
@@ -201,7 +201,7 @@ def test_suggestions_that_fail_cost_no_save(here, tmp_path, monkeypatch):
     monkeypatch.setattr(
         saving,
         "write_snapshot",
-        lambda snapshot, folder, about, suggest, exports: (
+        lambda snapshot, folder, about, suggest, exports, around: (
             found.append(suggest(here.session, None))
             or Namespace(paths={"checkpoint": folder / "map.gpm"})
         ),
@@ -243,7 +243,7 @@ def test_an_autosave_of_a_run_before_is_set_aside_once_before_the_first_of_this_
     assert load_checkpoint(files.before)["raw_count"] == 7, "not the one of this run"
     assert load_checkpoint(files.autosave)["raw_count"] == 60
     # one that this run goes on from is its own
-    goes_on = Saver(here, here, lambda: own.given, "/mapping", own=files.autosave)
+    goes_on = Saver(here, here, lambda: own.given, "/mapping", own=[files.autosave])
     here.grow()
     goes_on.autosave_now()
     assert load_checkpoint(files.before)["raw_count"] == 7

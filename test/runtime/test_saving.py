@@ -106,7 +106,7 @@ def test_two_nodes_of_one_name_that_save_by_themselves_into_one_folder_keep_both
     said, files = [], FileThread()
     path, kept = tmp_path / "autosave.gpm", tmp_path / "autosave.previous.gpm"
     savers = [  # both have begun before either has saved
-        Saver(each, files, lambda: settings, "/mapping", on_error=said.append, own=path)
+        Saver(each, files, lambda: settings, "/mapping", on_error=said.append, own=[path])
         for each in (worker, other)
     ]
     earlier = save_checkpoint(kept, {"of": "a day before"}).read_bytes()
@@ -118,12 +118,75 @@ def test_two_nodes_of_one_name_that_save_by_themselves_into_one_folder_keep_both
             assert "a node of the same name" in savers[turn].problem
             assert load_checkpoint(path)["raw_count"] == (30, 40)[turn]
             assert load_checkpoint(kept)["raw_count"] == (40, 30)[turn]
-        assert len(said) == 2  # each says it once
+        # each says it once, and the later one at its start, too
+        assert len(said) == 3 and "was a node started twice" in said[0]
         assert (tmp_path / "autosave.previous-2.gpm").read_bytes() == earlier
         # what was there is kept once by each; then the other's newest map replaces its earlier ones
         assert sum(1 for _ in tmp_path.glob("autosave.previous*.gpm")) == 3
         savers[1].autosave_now()
         assert savers[1].problem == ""
+    finally:
+        other.stop(abandon=True)
+        files.close(10.0)
+
+
+def test_an_autosave_does_not_wait_for_what_is_queued(worker, tmp_path, monkeypatch):
+    monkeypatch.setattr("gp_mapping.runtime.worker.CHUNK", 5)
+    settings = SimpleNamespace(save_directory=str(tmp_path), map_name="", autosave_period=10.0)
+    files = FileThread()
+    saver = Saver(worker, files, lambda: settings, "/mapping")
+    x = torch.rand(30, 2, dtype=torch.float64)
+    worker.call(lambda session: session.ingest(Samples(x, 1e-6 * x[:, :1]))).result(30.0)
+    found = []
+
+    def work(_):
+        """One of many entries of the queue; it is short once the autosave is there."""
+        found.append((tmp_path / "autosave.gpm").exists())
+        time.sleep(0.0 if found[-1] else 0.01)
+
+    for _ in range(300):
+        worker.call(work)
+    files.submit(saver.autosave_now).result(20.0)
+    files.close(10.0)
+    worker.call(lambda _: None).result(10.0)
+    assert found[-1] and not found[0]
+
+
+def test_a_map_of_another_run_outlives_a_save_in_its_place(worker, tmp_path):
+    """A node started twice with save_on_exit, or again without resume: neither map is lost."""
+    settings = SimpleNamespace(
+        save_directory=str(tmp_path), map_name="", autosave_period=0.0, suggestion_rate=0.0
+    )
+    others = MapSession(worker.call(lambda session: session.settings).result(30.0))
+    x = torch.rand(40, 2, dtype=torch.float64)
+    others.ingest(Samples(x, 1e-6 * x[:, :1]))
+    others.flush()
+    other = MapWorker(others, Intake(IntakeSettings()), queue_size=10)
+    other.start()
+    said, files = [], FileThread()
+    path, kept = tmp_path / "map.gpm", tmp_path / "map.previous.gpm"
+    earlier = save_checkpoint(path, {"of": "a day before"}).read_bytes()
+    first, second = (
+        Saver(each, files, lambda: settings, "/mapping", on_error=said.append)
+        for each in (worker, other)
+    )
+    try:
+        assert first.shared == "" and "was a node started twice" in second.shared
+        saved = first.save_now(tmp_path, exports=False)
+        assert kept.read_bytes() == earlier
+        assert "did not go on from it" in saved.problem and str(kept) in saved.problem
+
+        assert first.save_now(tmp_path, exports=False).problem == ""  # its own map
+        saved = second.save_now(tmp_path, exports=False)
+        assert load_checkpoint(path)["raw_count"] == 40 and load_checkpoint(kept)["raw_count"] == 30
+        assert (tmp_path / "map.previous-2.gpm").read_bytes() == earlier
+        saved = first.save_now(tmp_path, exports=False)
+        assert load_checkpoint(path)["raw_count"] == 30 and load_checkpoint(kept)["raw_count"] == 40
+        assert "somebody else saves there, too" in saved.problem
+
+        first.release()
+        second.save_now(tmp_path, exports=False)
+        assert second.shared == ""
     finally:
         other.stop(abandon=True)
         files.close(10.0)

@@ -180,6 +180,20 @@ def test_a_full_queue_drops_and_counts_and_calls_still_get_through(make_worker):
     assert counts["queue_full"] == sent["measurement"] - 5, "poses are counted apart"
 
 
+def test_a_call_that_must_not_wait_comes_before_what_is_queued(make_worker, monkeypatch):
+    """An autosave behind minutes of messages would come minutes late."""
+    monkeypatch.setattr("gp_mapping.runtime.worker.CHUNK", 5)
+    worker = make_worker(queue_size=2000)
+    for kind, message in messages(0.0, 4.0):
+        worker.put(kind, message)
+    late = worker.call(lambda session: session.raw_count)
+    soon = worker.call(lambda session: session.raw_count, soon=True)
+    worker.start()
+    assert soon.result(10) < late.result(10)
+    assert worker.stop(timeout=10)
+    assert worker.call(lambda session: session.raw_count, soon=True).result(0) >= late.result()
+
+
 @pytest.mark.parametrize("failure", [RuntimeError, SystemExit, KeyboardInterrupt])
 def test_a_failure_is_logged_with_its_traceback_counted_and_survived(make_worker, failure):
     """Also what ends a process: in the map's thread no signal raises it, but a model's exit() does."""

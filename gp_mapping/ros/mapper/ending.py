@@ -6,16 +6,18 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from gp_mapping.ros.mapper.steps import Steps, in_thread
-from gp_mapping.runtime.file_thread import ClosingError
+from gp_mapping.runtime.file_thread import ClosingError, QueueFullError
 from gp_mapping.store.sessions import map_folder
 
 __all__ = ["MapEnding"]
 
 SLICE = 0.05  # s for which delivered messages are taken in before the executor gets its turn
 _REASON = ClosingError("the node is being stopped or cleaned up; ask again when it is configured")
+LONG = 1.0  # s of taking in after which the map is saved as it is, for all that may yet happen
 GRACE = 2.0  # s granted to a save that has begun, and to the last map to reach its subscribers
 
 
@@ -34,7 +36,9 @@ class MapEnding:
     def __init__(self, node, hurry: Callable[[], bool] = lambda: False):
         self._node, self._hurry, self._code = node, hurry, 0
         self._saved: bool | None = None  # whether save_on_exit has; None: it was not tried yet
-        self._deadline = time.monotonic() + node.settings.exit_timeout
+        self._began = time.monotonic()
+        self._deadline = self._began + node.settings.exit_timeout
+        self._kept_early = False
 
     def _late(self) -> bool:
         return self._hurry() or time.monotonic() > self._deadline
@@ -68,9 +72,10 @@ class MapEnding:
     def finish(self) -> Steps:
         """Take in what has come, save if asked, answer all calls and publish the last map.
 
-        Who ends this process may kill it some seconds later. So the map is saved as it is before
-        the last, thorough searches, and once more after them, with pictures. A part that fails is
-        logged and costs the exit code, not the parts after it.
+        Who ends this process may kill it some seconds later. So the map is saved as it is where
+        taking in what waits is a long work, again before the last, thorough searches, and once more
+        after them, with pictures. A part that fails is logged and costs the exit code, not the
+        parts after it.
 
         Returns:
             The exit code: 1 where saving or another part failed, else 0.
@@ -102,6 +107,7 @@ class MapEnding:
         node = self._node
         node.map_services.refuse(_REASON)
         while not node.worker.stop(abandon=self._late(), timeout=0.0, finish=False):
+            self._keep_early()
             yield
 
         counts = node.worker.status.counts
@@ -111,6 +117,20 @@ class MapEnding:
                 f"{left} messages are not in the map: {self._why_unfinished()}"
             )
         node.publish_health()
+
+    def _keep_early(self) -> None:
+        """Have the map saved as it is, once, where the end has taken LONG."""
+        node, settings = self._node, self._node.settings
+        if self._kept_early or time.monotonic() < self._began + LONG:
+            return
+
+        self._kept_early = True
+        with suppress(ValueError, QueueFullError, ClosingError):  # the save at the end reports it
+            if settings.save_on_exit:
+                folder = map_folder(settings.save_directory, settings.map_name)
+                node.files.submit(lambda: node.saver.save_now(folder, exports=False, flush=False))
+            elif settings.resume and settings.autosave_period:
+                node.files.submit(node.saver.autosave_now)
 
     def _keep(self) -> Steps:
         """Finish what is being saved, answer the calls that wait, and save the map if asked."""
@@ -156,7 +176,7 @@ class MapEnding:
         Returns:
             The exit code: 1 where saving failed, else 0.
         """
-        node, log = self._node, self._node.get_logger()
+        node, log, settings = self._node, self._node.get_logger(), self._node.settings
         # a base station has no map of its own: its map is the sum that it shows
         report = (
             node.worker.status.report
@@ -166,14 +186,15 @@ class MapEnding:
 
         if not report["cells"]:
             node.saver.autosave_last()  # a map that was cleared must not come back
-            if node.settings.save_on_exit and not first:
+            if settings.save_on_exit and not first:
                 log.info("nothing was measured, so nothing is saved")
             return 0
-        if node.listens and node.saver.is_saved() and self._saved is None:
+        early = settings.save_on_exit and self._kept_early  # it has no pictures
+        if node.listens and node.saver.is_saved() and self._saved is None and not early:
             self._say(first, f"the map is saved already: {node.saver.newest_path}")
             return 0
 
-        if node.listens and not node.settings.save_on_exit and node.saver.has_measurements():
+        if node.listens and not settings.save_on_exit and node.saver.has_measurements():
             self._say(
                 first,
                 f"all measurements of the map are saved: {node.saver.newest_path}; what it has learned since is not",
@@ -181,7 +202,7 @@ class MapEnding:
             return 0
 
         size = f"{report['samples']} measurements, {report['cells']} cells, {report['path_length']:.1f} m of path"
-        if node.settings.save_on_exit:
+        if settings.save_on_exit:
             return self._save(size, first)
         if first:
             node.saver.autosave_last()

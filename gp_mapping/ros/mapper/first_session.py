@@ -22,13 +22,13 @@ class FirstSession(NamedTuple):
     Attributes:
         session: the map.
         path: the file that it is of; None: an empty map.
-        own: the autosave that may be written over, as in Saver.
+        own: the files that may be written over, as in Saver.
         warning: why files that `resume` found are not gone on from, a sentence; '' for none.
     """
 
     session: MapSession
     path: Path | None
-    own: Path | None
+    own: tuple[Path, ...]
     warning: str = ""
 
 
@@ -63,7 +63,7 @@ def first_session(settings: NodeSettings, wanted: Requirements, name: str, log) 
             resumed = f"resumed {path}: {session.raw_count} measurements"
             log.info("; ".join([resumed, *session.resume_notes]))
             _say_device(session, log)
-            return FirstSession(session, path, files.autosave, warning)
+            return FirstSession(session, path, (files.autosave, files.saved), warning)
         log.info(f"nothing to resume in {files.folder}")
 
     path = Path(s.load_checkpoint).expanduser().absolute() if s.load_checkpoint else None
@@ -79,7 +79,8 @@ def first_session(settings: NodeSettings, wanted: Requirements, name: str, log) 
         or path == files.autosave
         or (s.autosave_period > 0 and keep_before(files, log.warning))
     )
-    return FirstSession(session, path, files.autosave if may_write else None, warning)
+    own = ((files.autosave,) if may_write else ()) + ((files.saved,) if s.resume else ())
+    return FirstSession(session, path, own, warning)
 
 
 def _say_device(session: MapSession, log) -> None:

@@ -63,7 +63,11 @@ def test_killed_while_driving_it_loses_a_period_at_most_and_goes_on(tmp_path):
         peer.until(
             lambda: peer.number("samples") == kept, what="it does not go on from its autosave"
         )
-        assert "removed 1 files" in node.log and f"autosave.gpm: {kept} measurements" in node.log
+        # one more where the kill fell into an autosave
+        assert (
+            re.search("removed [12] files", node.log)
+            and f"autosave.gpm: {kept} measurements" in node.log
+        )
         peer.wait_for_node()
         peer.drive(100.0, 1.0, speed=2.0)
         peer.until(lambda: peer.number("samples") >= kept + 50, what="nothing comes in")

@@ -10,6 +10,7 @@ from rclpy.duration import Duration
 from ros_helpers import NS, QUICK, STARTS, Peer, field_at, fill, magnetic_field, odometry, place_at
 
 from gp_mapping.mapping.session import MapSession
+from gp_mapping.ros.mapper import ending
 from gp_mapping.ros.mapping_node import MappingNode, main
 from gp_mapping.ros.tools.process import ENDINGS
 from gp_mapping.store.checkpoint import load_checkpoint
@@ -118,6 +119,27 @@ def test_the_map_is_saved_before_the_last_searches_and_a_second_signal_ends_thes
     assert (f"saved {path} without pictures" in said) == hurried
     assert (tmp_path / "map.png").exists() != hurried
     assert load_checkpoint(path)["raw_count"] == 26
+
+
+def test_where_much_waits_the_map_is_saved_before_it_is_taken_in(tmp_path, monkeypatch):
+    """Who ends the process does not wait for that: docker kills it 10 s after SIGTERM."""
+    path, found = tmp_path / "map.gpm", []
+    monkeypatch.setattr(ending, "LONG", 0.0)
+
+    def fault(node):
+        end = time.monotonic() + 5.0
+        node.worker.call(MapSession.flush)  # nothing changes afterwards
+
+        def work(_):
+            found.append(path.exists())
+            if not found[-1] and time.monotonic() < end:
+                node.worker.call(work)
+
+        node.worker.call(work)
+
+    assert life(tmp_path, fault) == 0
+    assert found[-1] and not found[0]
+    assert load_checkpoint(path)["raw_count"] == 26 and (tmp_path / "map.png").exists()
 
 
 def test_what_was_delivered_before_the_end_is_in_the_map(tmp_path, capfd):
