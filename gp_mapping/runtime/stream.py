@@ -49,8 +49,8 @@ class StreamWatch:
         apart: s between the clocks of two publishers; None: one clock.
         several: whether several publishers send: each counts its messages for itself, so that the
             numbers turn back again and again.
-        alone: whether one publisher is known to send, whose numbers then tell what is missing also
-            while the period is not known.
+        alone: whether one publisher sends, whose numbers then tell what is missing also while the
+            period is not known; None: not known yet.
     """
 
     def __init__(self, silence: float = 2.0):
@@ -62,7 +62,11 @@ class StreamWatch:
         self.period: float | None = None
         self.usual: float | None = None
         self.apart: float | None = None
-        self.several = self.alone = False
+        self.several = False
+        self.alone: bool | None = None
+        self._unsure = (
+            0  # numbers that were left out while neither period nor publishers were known
+        )
         self._last: tuple[int, float] | None = None  # stamp in ns, arrival
         self._number: int | None = None
         self._intervals: deque[float] = deque(maxlen=_KEPT)
@@ -75,7 +79,7 @@ class StreamWatch:
     @property
     def lost(self) -> int:
         """About how many messages did not reach the node."""
-        return max(self.missing, self.skipped)
+        return max(self.missing, self.skipped + (self._unsure if self.alone else 0))
 
     def add(self, stamp: int, now: float, number: int | None = None, stalled: bool = False) -> None:
         """Take one message into account.
@@ -165,6 +169,8 @@ class StreamWatch:
             self.skipped += min(number - before - 1, most)
         elif self.alone:
             self.skipped += number - before - 1
+        elif self.alone is None:
+            self._unsure += number - before - 1
 
     def _measure(self) -> None:
         """Estimate the period, and whether stamps are of two clocks."""

@@ -196,13 +196,16 @@ def test_what_was_overwritten_of_a_sensor_at_some_kilohertz_is_counted():
     assert watch.lost == pytest.approx(5 * 4000, abs=5)
 
 
+@pytest.mark.parametrize("known", [True, False])
 @pytest.mark.parametrize("alone", [False, True])
-def test_without_a_period_numbers_count_where_one_publisher_sends(alone):
+def test_without_a_period_numbers_count_where_one_publisher_sends(alone, known):
     chance, watch, stamp = random.Random(3), StreamWatch(), 1e9
-    watch.alone = alone
+    watch.alone = alone if known else None
     for i in (*range(100), *range(150, 400), *range(50)):  # the driver was started anew
         stamp += chance.expovariate(1.0)
         watch.add(round(stamp * NS), stamp, i)
+    assert watch.lost == (50 if alone and known else 0)
+    watch.alone = alone  # known only now
     assert watch.period is None and watch.lost == (50 if alone else 0)
 
 
