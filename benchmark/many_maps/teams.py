@@ -17,14 +17,14 @@ from benchmark.tables import Goal, Part, Table
 from gp_mapping.core.types import Prediction
 from gp_mapping.intake import Intake
 from gp_mapping.mapping.session import MapSession
-from gp_mapping.runtime.team.summing import BUDGETS, Member, sum_maps
+from gp_mapping.runtime.team.summing import Member, sum_maps
 from gp_mapping.runtime.team.team import Team
 from gp_mapping.runtime.team.totals import MAP_ID, totals_of
 from gp_mapping.runtime.worker import MapWorker
 from gp_mapping.settings.intake import IntakeSettings
 from gp_mapping.settings.mapping import MapSettings
 from gp_mapping.settings.node import NodeSettings
-from gp_mapping.settings.team import TEAM_INDUCING_INFORMATION
+from gp_mapping.settings.team import SUM_BUDGETS, TEAM_INDUCING_INFORMATION
 
 __all__ = ["TABLES", "run"]
 
@@ -182,7 +182,7 @@ def _accuracy(drives, cases) -> tuple[Table, list[Goal]]:
         begin = time.process_time()
         told, added = _summed(robots, settings)
         took = time.process_time() - begin
-        wide = replace(settings, max_inducing=BUDGETS * settings.max_inducing)
+        wide = replace(settings, max_inducing=SUM_BUDGETS * settings.max_inducing)
         both, exact = (_of_all(drives, s) for s in (settings, replace(settings, model="exact")))
         whole, wholly_turned = _of_all(drives, wide), _of_all(drives[::-1], wide)
         for each in (whole, wholly_turned):

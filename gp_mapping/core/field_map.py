@@ -187,6 +187,16 @@ class FieldMap(ABC):
         """
         return False
 
+    def widen_budget(self, times: int) -> None:  # noqa: B027 a map need not
+        """Allow more inputs and remembered samples than one map has, for a sum of several.
+
+        Nothing is lost then where maps meet. A sum is read more often than it is updated: with its
+        first new sample it returns to the budget of one map. A file keeps it.
+
+        Args:
+            times: budgets of one map; at most the largest values of the settings are used.
+        """
+
     def use_budget(self) -> None:  # noqa: B027 a map need not
         """Come as near to the exact posterior as the budget allows, where a map has room left."""
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from gp_mapping.errors import named
 from gp_mapping.settings.fields import FULL_TURN, setting
 
-__all__ = ["TEAM_INDUCING_INFORMATION", "TeamSettings", "robots_of", "transforms_of"]
+__all__ = ["SUM_BUDGETS", "TEAM_INDUCING_INFORMATION", "TeamSettings", "robots_of", "transforms_of"]
 
 TEAM_INDUCING_INFORMATION = 0.1
 """bits; `inducing_information` of robots whose maps are summed.
@@ -19,6 +19,9 @@ robot's own inputs keep. With b bits, what is lost with an input is at most 2^2b
 posterior variance: three times all of it with the 1 bit that suits one map, 15 % with 0.1. Of cells
 that are remembered the sum loses nothing: it chooses its inputs from them.
 """
+
+SUM_BUDGETS = 4
+"""A sum of several maps, and each of its tiles, may have this many times the budget of one."""
 
 _NAME = re.compile(r"/?[A-Za-z_]\w*(/[A-Za-z_]\w*)*")
 

@@ -26,6 +26,7 @@ from gp_mapping.planning.area.places import FARTHEST, are_valid_places
 from gp_mapping.recording.mapped import note_mapped, recordings_in
 from gp_mapping.runtime.team.totals import MADE_OF, MAP_ID, map_ids
 from gp_mapping.settings.fields import FULL_TURN
+from gp_mapping.settings.team import SUM_BUDGETS
 from gp_mapping.store.atomic import write_atomic
 from gp_mapping.store.checkpoint import about_checkpoint, save_checkpoint
 from gp_mapping.store.exports.export import export_all
@@ -73,6 +74,8 @@ def run(args: argparse.Namespace) -> int:
     for i, transform in transforms.items():
         rows[i] |= {"frame": frames[i], "moved": list(transform)}
 
+    for session in sessions:
+        session.map.widen_budget(SUM_BUDGETS)
     warnings += aged(paths, sessions)
     warnings += _transferred(paths, sessions, order)
     warnings += _turns_differ(paths, sessions, order)

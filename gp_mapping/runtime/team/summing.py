@@ -20,10 +20,11 @@ from gp_mapping.errors import named, one_line
 from gp_mapping.intake.sensors.setup import SETUP, common_setup
 from gp_mapping.mapping.moving import move_session
 from gp_mapping.mapping.session import MapSession
-from gp_mapping.runtime.team.totals import MADE_OF, MAP_ID, map_ids, stored_states
+from gp_mapping.runtime.team.totals import MADE_OF, MAP_ID, map_ids
 from gp_mapping.settings.mapping import MapSettings
+from gp_mapping.settings.team import SUM_BUDGETS
 
-__all__ = ["BUDGETS", "Member", "TeamSum", "sum_maps"]
+__all__ = ["Member", "TeamSum", "sum_maps"]
 
 # settings by which maps are of one kind
 _SAME = (
@@ -48,8 +49,6 @@ _OF_LIKELIHOODS = (
     "upper_limit",
 )
 _TRIED = 50  # places along its path where a member's map is tried before it is added
-_MOST = {"max_inducing": 5000, "memory_size": 100_000}  # the largest values of these settings
-BUDGETS = 4  # the sum of several maps may have this many times the budget of one
 _FIRST_REVISION = 1_000_000_000  # of sums: no robot's own map has such a revision
 _LATE = 0.05  # s by which delays of two robots' sensors differ before it is reported
 
@@ -295,21 +294,13 @@ def _session(state: dict, settings: MapSettings, members: int) -> MapSession:
     """
     _check_finite(state["map"])
     # the kernel is the map's own: the settings leave it open (`learn_smoothness`), or name another
-    wide = settings = replace(settings, kernel=str(state["settings"]["kernel"]))
-    # one map without tiles: the sum holds the memories of its members together, and, since it is
-    # not updated, as many inputs as these may take
-    if not stored_states(state["map"]) and members > 1:
-        times = {"max_inducing": BUDGETS, "memory_size": min(members, BUDGETS)}
-        wide = replace(
-            settings,
-            **{
-                name: min(times[name] * getattr(settings, name), most)
-                for name, most in _MOST.items()
-                if name not in state["map"]
-            },
-        )
-    young = MapSession(wide).state_dict()
-    session = MapSession.from_state_dict(young | state | {"settings": asdict(wide)})
+    settings = replace(settings, kernel=str(state["settings"]["kernel"]))
+    young = MapSession(settings).state_dict()
+    session = MapSession.from_state_dict(young | state | {"settings": asdict(settings)})
+    # the sum holds the memories of its members together, and, since it is not updated, as many
+    # inputs as these may take
+    if members > 1:
+        session.map.widen_budget(SUM_BUDGETS)
     if lost := session.map.unreadable():
         raise ValueError(lost[0])
 

@@ -72,6 +72,8 @@ def test_the_sum_is_the_map_of_both_bags(folder, capsys):
     )
     printed = capsys.readouterr().out
     added = opened(folder / "sum")
+    # of a sum, in its file and its report, and none of the settings
+    assert added.report()["budget"] == 4 * added.settings.max_inducing
     places = torch.from_numpy(np.random.default_rng(0).uniform([-0.3, -0.3], [2.3, 2.0], (200, 2)))
     p, q = added.predict(places), both.predict(places)
     assert float(((p.mean - q.mean).abs() / q.stddev).max()) < 0.01

@@ -24,6 +24,7 @@ from gp_mapping.intake.sensors.setup import SETUP
 from gp_mapping.mapping.session import MapSession
 from gp_mapping.runtime.team.incoming import MemoryPool, Source
 from gp_mapping.settings.mapping import MapSettings
+from gp_mapping.settings.team import SUM_BUDGETS
 from gp_mapping.sim.robot import lawnmower
 
 X = torch.from_numpy(np.random.default_rng(0).uniform(0.5, 2.2, (80, 2)))
@@ -43,9 +44,18 @@ def test_the_sum_is_the_map_of_all_data():
     assert max(difference(made.session, merged, X)) < 1e-4
 
 
-@pytest.mark.parametrize("model", ["solve_gp", "fitc", "exact", "wiski"])
-def test_the_sum_of_any_model(model):
-    settings = QUICK | {"model": model}
+@pytest.mark.parametrize(
+    ("model", "more"),
+    [
+        ("solve_gp", {}),
+        ("fitc", {}),
+        ("exact", {}),
+        ("wiski", {"wiski_form": "matrix_free"}),
+        ("wiski", {"wiski_form": "dense"}),
+    ],
+)
+def test_the_sum_of_any_model(model, more):
+    settings = QUICK | {"model": model} | more
     one, two = (session_of(part, **settings) for part in drives())
     made = sum_of(*members_of(source_of(one), source_of(two, name="robot2")), settings=one.settings)
     assert len(made.used) == 2, (made.failed, made.refused)
@@ -313,9 +323,16 @@ def test_maps_of_tiles_go_tile_by_tile():
                 incomplete.accept(message, 0.0)
         assert not incomplete.ready(), "a map of which a tile is missing is no map"
     made = sum_of(*members_of(source, source_of(two, name="robot2")), settings=one.settings)
+    for session in (one, two):
+        session.map.widen_budget(SUM_BUDGETS)
     one.merge(two)
     one.map.use_budget()
     assert len(made.used) == 2 and max(difference(made.session, one, one.path[::9])) < 1e-3
+    # in more than the budget of one map, and that is said
+    sum_of_tiles = made.session.map
+    most = max(len(tile.map.basis) for tile in sum_of_tiles.tiles.values())
+    assert most <= SUM_BUDGETS * 60 == made.session.report()["budget"]
+    assert made.session.settings.max_inducing == 60
 
 
 @pytest.mark.parametrize(

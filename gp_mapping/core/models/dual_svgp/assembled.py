@@ -79,7 +79,7 @@ def assemble(
     model.theta, model.scaling = theta, scaling
     model.basis = Basis.at(z, model.new_basis(theta, z.shape[1]))
 
-    capacity = model.basis.features + max(model.max_inducing, len(z))
+    capacity = model.basis.features + max(model.budget, len(z))
     model.sites = sites.clone(capacity)
     model.memory = memory.copy(capacity, capacity=max(model.memory_size, len(memory))).set_rule(
         model.memory_rule

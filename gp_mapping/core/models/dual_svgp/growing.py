@@ -35,7 +35,7 @@ class GrowingMap(SendableMap):
     Attributes:
         basis: L and z of the inducing inputs; None before the first batch.
         fixed: inducing inputs (M, D) m that stay; None where the map chooses them.
-        max_inducing: M at most.
+        budget: M at most; more than `max_inducing` in a sum of maps that is read only.
         tolerance: least residual variance at an inducing input, as a fraction of s².
         information: bits, at least, that the data tell of an input; 0: the residual alone decides.
         floor: once the budget was full, least bits (without `information`: residual variance).
@@ -67,7 +67,7 @@ class GrowingMap(SendableMap):
     @property
     def inputs_to_free(self) -> int:
         """Number of inducing inputs that a full budget gives up to make room."""
-        return max(1, self.max_inducing // _GIVEN_UP)
+        return max(1, self.budget // _GIVEN_UP)
 
     def notes(self) -> list[str]:
         """As SparseMap.notes, and where `dtype` rounds more away than the noise."""
@@ -99,7 +99,7 @@ class GrowingMap(SendableMap):
         if (
             self.fixed is not None
             or not inducing
-            or inducing + count <= self.max_inducing
+            or inducing + count <= self.budget
             or count <= self.inputs_to_free
         ):
             return True
@@ -108,7 +108,7 @@ class GrowingMap(SendableMap):
         whitened = self.basis.whitened(places, batch.heading)
         precision = self._precision(whitened, places, noise, self.likelihood.weight(batch.count))
         return not self._wanted(
-            places, whitened, precision, (self.max_inducing - inducing) or self.inputs_to_free
+            places, whitened, precision, (self.budget - inducing) or self.inputs_to_free
         )
 
     def _grow(
@@ -144,7 +144,7 @@ class GrowingMap(SendableMap):
         removed = 0
         if (
             self.rebuild is None
-            and len(self.basis) == self.max_inducing
+            and len(self.basis) == self.budget
             and self.promises(self.theta)
             and self._wanted(x, whitened, precision)
         ):
@@ -168,7 +168,7 @@ class GrowingMap(SendableMap):
             a(x) afterwards (R', N), and how many inputs were added.
         """
         old = self.basis.size
-        full = old == self.basis.features + self.max_inducing
+        full = old == self.basis.features + self.budget
         candidates = None if full else self.candidates(x, whitened)
         if candidates is None or not candidates.shape[0]:
             return whitened, 0

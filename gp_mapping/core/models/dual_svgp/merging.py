@@ -22,6 +22,8 @@ _SLICE = 25  # samples of another map that are merged together
 # What an input that is left out moves the mean by, at most, in standard deviations: the variance
 # that is lost, w times that of the posterior (worth.py), is the mean square of that.
 _MOVED = 0.1
+# the largest values of max_inducing and memory_size, which bound a sum, too
+_MOST_INPUTS, _MOST_REMEMBERED = 5000, 100_000
 _USED = 0.8  # fraction of the budget that may be used: a map that is fuller is divided into tiles
 
 
@@ -39,10 +41,10 @@ class MergingMap(GrowingMap):
     def duplicate(self, rows: int = 0) -> MergingMap:
         """An independent copy with room for `rows` more inducing inputs."""
         new = self.shallow_copy()
-        new.max_inducing = self.max_inducing + rows
+        new.budget = self.budget + rows
         if self.basis is not None:
-            capacity = self.basis.features + new.max_inducing
-            new.basis, new.sites = self.basis.copy(new.max_inducing), self.sites.clone(capacity)
+            capacity = self.basis.features + new.budget
+            new.basis, new.sites = self.basis.copy(new.budget), self.sites.clone(capacity)
             new.memory = self.memory.copy(capacity)
         return new
 
@@ -91,7 +93,7 @@ class MergingMap(GrowingMap):
             self.new_basis(theta or self.theta, self.memory.x.shape[1]),
         )
         new.sites = Sites(
-            new.basis.size, self.sites.channels, new.basis.features + self.max_inducing, self.device
+            new.basis.size, self.sites.channels, new.basis.features + self.budget, self.device
         )
 
         # sites at the θ of the excerpt
@@ -144,7 +146,7 @@ class MergingMap(GrowingMap):
         Returns:
             How many samples, old or new, fell out of the memory.
         """
-        z, budget = converted.basis.z + offset, self.max_inducing
+        z, budget = converted.basis.z + offset, self.budget
         places = self.theta.sensor_place(memory["x"], memory["velocity"], memory["heading"])
 
         # inputs first: on the inputs of both maps the projection below loses nothing
@@ -183,9 +185,43 @@ class MergingMap(GrowingMap):
         self._keep_within(budget)
         return fell
 
+    @torch.no_grad()
+    def widen_budget(self, times: int) -> None:
+        """As FieldMap.widen_budget; not of given inputs, nor where samples share blocks."""
+        if self.fixed is not None or not self.sums_follow:
+            return
+        inputs = max(self.budget, min(times * self.max_inducing, _MOST_INPUTS))
+        remembered = max(self.memory_budget, min(times * self.memory_size, _MOST_REMEMBERED))
+        if (inputs, remembered) == (self.budget, self.memory_budget):
+            return
+
+        self.finish_rebuild()
+        self.budget, self.memory_budget = inputs, remembered
+        if self.basis is not None:
+            self._resize()
+
+    def narrow_budget(self) -> None:
+        """Begin to return from the budget of a sum to that of a map that samples come to.
+
+        Its own rules decide which inputs stay, in slices where the map is sliced.
+        """
+        if self.promises(self.theta):
+            self.begin_rebuild(self.theta, self.max_inducing)
+
+    def fit_budget(self, budget: int) -> None:
+        """As Rebuilding.fit_budget."""
+        if budget == self.max_inducing < self.budget:
+            self.budget = budget
+            self._resize()
+
+    @property
+    def usable_budget(self) -> int:
+        """Inducing inputs that `use_budget` may use."""
+        return round(_USED * self.budget)
+
     def _grow_budget(self, rows: int) -> None:
         """Let the budget grow by `rows` inducing inputs, for as long as two maps are joined."""
-        self.max_inducing += rows
+        self.budget += rows
         self._resize()
 
     def _keep_within(self, budget: int) -> None:
@@ -194,18 +230,18 @@ class MergingMap(GrowingMap):
         Raises:
             NumericalError: the map does not factor with fewer inputs.
         """
-        if self.max_inducing == budget:
+        if self.budget == budget:
             return
         if len(self.basis) > budget and not self._choose_finely(budget, full=True):
             raise NumericalError("the map of both does not factor within the budget of inputs")
-        self.max_inducing = budget
+        self.budget = budget
         self._resize()
 
     def _resize(self) -> None:
-        """Give basis, sites and memory room for max_inducing inputs."""
-        rows = self.basis.features + self.max_inducing
-        self.basis, self.sites = self.basis.copy(self.max_inducing), self.sites.clone(rows)
-        self.memory = self.memory.copy(rows)
+        """Give basis, sites and memory room for the budgets."""
+        rows = self.basis.features + self.budget
+        self.basis, self.sites = self.basis.copy(self.budget), self.sites.clone(rows)
+        self.memory = self.memory.copy(rows, capacity=max(self.memory_budget, self.memory.capacity))
 
     @torch.no_grad()
     def use_budget(self) -> None:
@@ -221,7 +257,7 @@ class MergingMap(GrowingMap):
 
         self.finish_rebuild()
         if self.fixed is None and self.uses_worth:
-            self._choose_finely(max(len(self.basis), round(_USED * self.max_inducing)))
+            self._choose_finely(max(len(self.basis), self.usable_budget))
             self.thinned = 0  # the first update thins again
         settle(self)
 

@@ -119,6 +119,8 @@ class DualSVGP(RememberedSites, MergingMap):
             else torch.as_tensor(inducing_inputs, dtype=torch.float64)
         )
         self.max_inducing = max_inducing if self.fixed is None else len(self.fixed)
+        # inputs and remembered samples that it may have now: more in a sum of maps
+        self.budget, self.memory_budget = self.max_inducing, memory_size
         self.steps, self.memory_rule = steps or self.likelihood.steps, memory_rule
 
         # once the budget was full: least bits (without `information`: residual) of an input
@@ -135,13 +137,13 @@ class DualSVGP(RememberedSites, MergingMap):
             theta: hyper-parameters.
             dimension: D, of places.
         """
-        return Basis(theta, dimension, self.max_inducing, self.dtype, self.device)
+        return Basis(theta, dimension, self.budget, self.dtype, self.device)
 
     def new_memory(self, dimension: int, channels: int, rows: int) -> Memory:
         """As SparseMap.new_memory."""
-        return self.memory_kind(self.memory_size, dimension, channels, rows, self.device).set_rule(
-            self.memory_rule
-        )
+        return self.memory_kind(
+            self.memory_budget, dimension, channels, rows, self.device
+        ).set_rule(self.memory_rule)
 
     def allocate(self, dimension: int, channels: int) -> None:
         """As SparseMap.allocate; the basis is empty, or the fixed inducing inputs."""
@@ -149,7 +151,7 @@ class DualSVGP(RememberedSites, MergingMap):
         if self.fixed is not None:
             basis = Basis.at(self.scaling.inner_x(self.fixed), basis)
 
-        rows = basis.features + self.max_inducing
+        rows = basis.features + self.budget
         self.sites = Sites(basis.size, channels, rows, self.device)
         self.memory = self.new_memory(dimension, channels, rows)
         self.basis = basis
@@ -162,6 +164,8 @@ class DualSVGP(RememberedSites, MergingMap):
         """
         if self.basis is None:
             self.allocate(batch.x.shape[1], batch.y.shape[1])
+        elif self.budget > self.max_inducing and self.rebuild is None:
+            self.narrow_budget()
 
         parts, reports = [batch], []
         while parts:
@@ -443,7 +447,7 @@ class DualSVGP(RememberedSites, MergingMap):
         `likelihood_power`: to which samples count because of what is left open (tempering.py).
         """
         counts = super().counters() | {
-            "budget": self.max_inducing,
+            "budget": self.budget,
             "budget_full": self.moves,
             "closed_passes": self.closed_passes,
             "likelihood_power": self.likelihood_power,
@@ -492,6 +496,7 @@ class DualSVGP(RememberedSites, MergingMap):
     def _saved_parts(self) -> dict:
         """The basis and the sites, too, for a file."""
         parts = super()._saved_parts() | {"fixed": self.fixed, "basis": None} | self.saved_rebuild()
+        parts["budget"] = self.budget
         parts["likelihood_power"] = self.likelihood_power
         if self.basis is not None:
             parts |= {
@@ -507,13 +512,22 @@ class DualSVGP(RememberedSites, MergingMap):
             "rebuild": self.restored_rebuild(state),
             # states of versions that counted every sample fully have none
             "likelihood_power": float(state.get("likelihood_power", 1.0)),
+            # and those of versions whose sums had the budget of one map none of its own
+            "budget": int(state.get("budget", self.max_inducing)),
         }
+        if parts["budget"] < self.max_inducing:
+            raise ValueError(f"a budget of {parts['budget']} is less than max_inducing")
         if state["basis"] is None:
-            return parts
+            return parts | {"memory_budget": self.memory_size}
 
         z, factor = (state["basis"][name].to(self.device) for name in ("z", "L"))
         basis = Basis.restored(z, factor, self.new_basis(parts["theta"], z.shape[1]))
+        basis = basis.copy(max(parts["budget"], len(z)))
         sites = Sites.from_state_dict(state["sites"], self.device)
         if sites.size != basis.size:
             raise ValueError(f"{sites.size} rows of sites do not fit {basis.size} of the basis")
-        return parts | {"basis": basis, "sites": sites}
+        return parts | {
+            "basis": basis,
+            "sites": sites,
+            "memory_budget": parts["memory"].capacity,
+        }

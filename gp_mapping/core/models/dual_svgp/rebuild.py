@@ -128,6 +128,7 @@ class Rebuild:
             # once, after the last step
             if not self.taken:
                 self.source.replace_parts(self.theta, self.result(), self.full)
+                self.source.fit_budget(self.budget)
                 self.basis = self.whitened = self.unremembered = self.sites = self.memory_sites = (
                     None
                 )
@@ -325,7 +326,7 @@ class Rebuild:
             unremembered.scale(factor)
 
         self.sites, self.moved = (
-            unremembered.project(self.moved, self.basis.features + source.max_inducing),
+            unremembered.project(self.moved, self.basis.features + source.budget),
             None,
         )
         return 5.0 * len(self.basis) ** 3
@@ -334,7 +335,7 @@ class Rebuild:
         """Prepare the sites and the contribution of the remembered samples in the new basis."""
         source = self.source
         if source.unremembered_empty:
-            capacity = self.basis.features + source.max_inducing
+            capacity = self.basis.features + source.budget
             self.sites = Sites(self.basis.size, source.sites.channels, capacity, source.device)
         self.memory_sites = source.memory_sites_at(self.theta, self.basis, self.whitened)
         return float(self.whitened.numel())
@@ -406,7 +407,7 @@ class Rebuild:
         """Project the sites onto the inputs that stay."""
         source, size = self.source, self.sites.size
         self.sites, self.moved = (
-            self.sites.project(self.moved, self.basis.features + source.max_inducing),
+            self.sites.project(self.moved, self.basis.features + source.budget),
             None,
         )
         self.memory_sites = source.memory_sites_at(self.theta, self.basis, self.whitened)

@@ -38,7 +38,7 @@ def search_among(parts: list[dict[str, Tensor]], learner: HyperLearner) -> Kerne
 
 
 class Rebuilding(SparseMap):
-    """A sparse map with `basis`, `max_inducing` and `information` that a Rebuild can transfer.
+    """A sparse map with `basis`, `budget` and `information` that a Rebuild can transfer.
 
     While a rebuild is under way, the map answers as before. What changes it meanwhile is noted, and
     done again by the copy that takes its place (update, forget), or finishes the rebuild first
@@ -56,7 +56,7 @@ class Rebuilding(SparseMap):
 
         Args:
             theta: hyper-parameters.
-            budget: inducing inputs that it may have there; `max_inducing` if None.
+            budget: inducing inputs that it may have there; the map's if None.
 
         Returns:
             False where the map does not factor at θ; the map is then as it was.
@@ -79,11 +79,11 @@ class Rebuilding(SparseMap):
 
         Args:
             theta: hyper-parameters.
-            budget: inducing inputs that it may have there; `max_inducing` if None.
+            budget: inducing inputs that it may have there; the map's if None.
             full: whether the reason is a full budget.
             at_once: not in slices, even where the map is sliced.
         """
-        rebuild = Rebuild(self, theta, budget or self.max_inducing, full)
+        rebuild = Rebuild(self, theta, budget or self.budget, full)
         try:
             rebuild.advance(SLICE if self.sliced and not at_once else math.inf)
         except NumericalError:
@@ -101,7 +101,15 @@ class Rebuilding(SparseMap):
 
         self.rebuild = None
         self.replace_parts(theta, rebuild.result(), full)
+        self.fit_budget(rebuild.budget)
         return True
+
+    def fit_budget(self, budget: int) -> None:
+        """Have the budget of one map from now on, where a rebuild was made for that.
+
+        Args:
+            budget: inducing inputs that the rebuild allowed.
+        """
 
     def replace_parts(self, theta: Theta, converted: RebuiltParts, full: bool) -> None:
         """Replace the map's parts by rebuilt ones at θ.

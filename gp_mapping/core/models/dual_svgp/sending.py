@@ -29,7 +29,10 @@ class SendableMap(Rebuilding):
     sums_follow = True  # whether the sums follow from the remembered samples, each by itself
     # a map that loads a slim state keeps its own values of these: how many inputs and samples it
     # may have, and where it makes an input. Nothing that the state holds depends on them.
-    budgets: tuple[str, ...] = ("max_inducing", "memory_size", "tolerance", "information")
+    budgets: tuple[str, ...] = (
+        *("max_inducing", "memory_size", "tolerance", "information"),
+        "budget",
+    )
 
     def slimmed(self, state: dict) -> dict:
         """A state without features and factor; without sums where all samples are remembered."""
@@ -93,7 +96,7 @@ class SendableMap(Rebuilding):
             for name, value in state["memory"].items()
         }
         basis = Basis.at(z, self.new_basis(theta, z.shape[1]))
-        rows = basis.features + max(self.max_inducing, len(z))
+        rows = basis.features + max(self.budget, len(z))
 
         count = len(columns["x"])
         whitened = basis.whitened(
@@ -111,7 +114,7 @@ class SendableMap(Rebuilding):
         )
         memory = columns | {
             "white": whitened.mT,
-            "capacity": max(self.memory_size, count),
+            "capacity": max(self.memory_budget, count),
             "rows": rows,
             "draw": draw,
             "key": torch.full_like(draw, UNRANKED),

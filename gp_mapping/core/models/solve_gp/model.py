@@ -138,7 +138,9 @@ class SolveGP(DualSVGP):
     @property
     def split(self) -> int:
         """Rows of u: features + M."""
-        return self.basis.features + min(len(self.basis), self.first)
+        # of the wider budget of a sum the same fraction
+        first = self.first * self.budget // self.max_inducing
+        return self.basis.features + min(len(self.basis), first)
 
     def _solution(self) -> tuple[Tensor, Tensor | None, Tensor]:
         """Factors and weights for the present sites.

@@ -9,8 +9,11 @@ import torch
 from torch import Tensor
 
 from gp_mapping.core.models.dual_svgp.model import DualSVGP
+from gp_mapping.core.models.tiled.changes import Changes
 from gp_mapping.core.models.tiled.layout import Key, Layout
 from gp_mapping.core.models.tiled.shared_constants import exchange_all
+from gp_mapping.core.models.tiled.shelf import Shelf
+from gp_mapping.core.models.tiled.tile import Tile
 
 __all__ = ["in_core", "merge_tiles", "use_budgets"]
 
@@ -102,12 +105,67 @@ def _merge_in_parts(model, key: Key, source: DualSVGP, indices: Tensor, renumber
             tile.map.merge_same_robot(seed)
 
 
+def _one_map(model) -> DualSVGP | None:
+    """A map of all that the tiles remember; None where it would not fit, or some is forgotten.
+
+    A tile knows its core and halo alone. That moves what it says beside the rim of the ground,
+    where little was measured on one side, and of a quiet sensor most.
+
+    Args:
+        model: the map of tiles, in which nothing waits.
+    """
+    home = model.current_map
+    if not home.sums_follow or model.merged_without or model.lost:
+        return None
+    if model.samples > home.usable_budget:
+        return None
+
+    new = model.adopt_map(model.make(model.centre))
+    new.theta, new.learner, new.bias_spread = home.theta, None, home.bias_spread
+    new.widen_budget(model.widened)
+    for key in sorted([*model.tiles, *model.shelf.keys()]):
+        for there in model.load_tiles([key]):
+            source = model.tiles[there].map
+            if source.started and not source.remembers_all:
+                return None
+            # of a sample that several tiles remember, that of its core counts
+            own = in_core(model.layout, there, source.remembered_places()).nonzero()[:, 0]
+            for part in own.split(_TOGETHER):
+                new.merge_same_robot(source.excerpt(part, new.theta))
+        model.shelve_tiles()
+
+    return new if new.samples == model.samples else None
+
+
+def _replace_tiles(model, one: DualSVGP) -> None:
+    """Have one map in place of the tiles.
+
+    Args:
+        model: the map of tiles.
+        one: of all that they know.
+    """
+    one.learner = model.learner
+    model.own_epoch += 1  # that of the map itself adds to it from now on
+    model.layout, model.former, model.learner = None, None, None
+    model.tiles, model.shelf, model.current = {(0, 0): Tile(one)}, Shelf(model.shelf.room), (0, 0)
+    model.shelved_evidence, model.shelf_prior = None, None
+    model.adopt_map(one)
+    model.changes = Changes(model.epoch)
+
+
 def use_budgets(model) -> None:
     """Let each tile use its budget, one at a time: no more than the usual number is in memory.
+
+    A sum whose cells all fit into one budget becomes one map, which has no borders.
 
     Args:
         model: the map of tiles, or the one map that it still is.
     """
+    if model.layout is not None and model.widened > 1:
+        model.absorb_waiting()
+        if (one := _one_map(model)) is not None:
+            _replace_tiles(model, one)
+
     if model.layout is None:
         model.current_map.use_budget()
     else:

@@ -97,6 +97,7 @@ class TiledMap(TiledPredictions, TileResidency, ChangesOfTiles, Revertible, Fiel
         high: its upper corner, m.
         turn: number of the newest update.
         forgot: logarithm of the product of all forgetting factors.
+        widened: budgets of one map that each tile may have, see widen_budget.
         loads: how often a tile came back from the shelf.
         merged_without: samples that merging left out.
     """
@@ -129,6 +130,7 @@ class TiledMap(TiledPredictions, TileResidency, ChangesOfTiles, Revertible, Fiel
 
         self.low, self.high = [math.inf, math.inf], [-math.inf, -math.inf]
         self.samples, self.turn, self.own_epoch, self.forgot = 0, 0, 0, 0.0
+        self.widened = 1
         self.changes = Changes()
         self.newest_pass = NO_PASS
         # what tiles on the shelf say of the passes' constants; None: nothing
@@ -152,6 +154,7 @@ class TiledMap(TiledPredictions, TileResidency, ChangesOfTiles, Revertible, Fiel
         """
         if not len(batch):
             return self.current_map.update(batch)
+        self.widened = 1  # each tile returns to its own budget with its next sample
         if self.layout is None:
             return self._update_only_map(batch)
 
@@ -479,6 +482,13 @@ class TiledMap(TiledPredictions, TileResidency, ChangesOfTiles, Revertible, Fiel
 
         with taken_back(self):
             merge_tiles(self, other)
+
+    def widen_budget(self, times: int) -> None:
+        """As FieldMap.widen_budget, every tile; those on the shelf when they come back."""
+        self.widened = max(self.widened, times)
+        for single in (self.former, *(tile.map for tile in self.tiles.values())):
+            if single is not None:
+                single.widen_budget(times)
 
     def use_budget(self) -> None:
         """As FieldMap.use_budget, every tile."""

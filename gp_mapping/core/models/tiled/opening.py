@@ -59,8 +59,8 @@ def needs_tiles(model, new: int) -> bool:
 
     if extent > _LARGEST_FIRST * model.side:
         return (
-            len(first.inducing_inputs()) >= FULL * first.max_inducing
-            or len(first.remembered_places()) >= FULL * first.memory_size
+            len(first.inducing_inputs()) >= FULL * first.budget
+            or len(first.remembered_places()) >= FULL * first.memory.capacity
         )
 
     return (
@@ -202,6 +202,7 @@ def new_tile(model, key: Key) -> Tile:
             new.seeds += tuple(source.excerpt(part) for part in near.split(_SEEDS))
 
     new.forgot = model.forgot
+    new.map.widen_budget(model.widened)
     return new
 
 

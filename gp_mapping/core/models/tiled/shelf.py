@@ -147,6 +147,7 @@ class TileResidency:
     most: int
     turn: int
     forgot: float
+    widened: int
     loads: int
     lost: dict[Key, str]
     lost_count: int
@@ -192,6 +193,7 @@ class TileResidency:
         forgot = read_tile(key, stored)["forgot"]
         tile = Tile(make_copy(key, stored, forgot, self.restored), forgot=forgot, touched=self.turn)
         tile.restore_evidence(read_tile(key, stored), forgot)
+        tile.map.widen_budget(self.widened)
         tile.mark_stored(stored)
         tile.forget(self.forgot)  # while it lay on the shelf
         shared_constants.unshelve_evidence(self, tile)

@@ -16,7 +16,7 @@ __all__ = ["load", "save"]
 
 # attributes that are saved as they are
 _NUMBERS = ("samples", "turn", "forgot", "loads", "merged_without", "newest_pass")
-_LATER = {"evidence_version": 0}  # not in files of earlier versions
+_LATER = {"evidence_version": 0, "widened": 1}  # not in files of earlier versions
 
 
 def save(model) -> dict:
@@ -162,6 +162,7 @@ def _loaded_tile(new, key: Key, part: dict) -> Tile:
         part["touched"],
     )
     tile.restore_evidence(content, content["forgot"])
+    tile.map.widen_budget(new.widened)
     tile.seen_version = part.get("heard", -1)
     tile.mark_stored(stored)
     # in files of earlier versions a tile may lag behind what was forgotten
