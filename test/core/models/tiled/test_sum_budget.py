@@ -58,6 +58,7 @@ def summed(robots, times, most=9):
     first, second = copy.deepcopy(robots)
     for field in (first, second):
         field.most = most
+        field.shelve_tiles()
         field.widen_budget(times)
     first.merge(second)
     first.use_budget()
@@ -158,6 +159,7 @@ def test_one_map_has_the_budgets_too_and_returns_to_its_own():
     again = create_map("dual_svgp", **(settings | {"tiles": False}))
     again.load_state_dict(first.state_dict())
     assert torch.equal(again.predict(PLACES).mean, first.predict(PLACES).mean)
+    assert again.counters()["budget"] == TIMES * QUIET["max_inducing"]
     x = torch.tensor([[0.1, 0.1]]).double()
     again.update(Samples(x, field_at(x)))
     assert len(again.basis) <= QUIET["max_inducing"] == again.budget == again.basis.capacity
