@@ -92,6 +92,7 @@ class SolveGP(DualSVGP):
             theta, max_inducing=max_inducing + max_orthogonal, inducing_inputs=fixed, **others
         )
         self.first, self.orthogonal_covariance = max_inducing, orthogonal_covariance
+        self.times = 1  # budgets of one map that it may use; a fantasy's own rows do not count
         self.solve_tolerance, self.direct = solve_tolerance, direct
         # steps of the last solution: 0 direct, −1 direct because _STEPS did not suffice
         self.solve_steps = 0
@@ -138,9 +139,17 @@ class SolveGP(DualSVGP):
     @property
     def split(self) -> int:
         """Rows of u: features + M."""
-        # of the wider budget of a sum the same fraction
-        first = self.first * self.budget // self.max_inducing
-        return self.basis.features + min(len(self.basis), first)
+        return self.basis.features + min(len(self.basis), self.first * self.times)
+
+    def widen_budget(self, times: int) -> None:
+        """As FieldMap.widen_budget, of z and o alike."""
+        super().widen_budget(times)
+        self.times = self.budget // self.max_inducing
+
+    def fit_budget(self, budget: int) -> None:
+        """As Rebuilding.fit_budget, of z and o alike."""
+        super().fit_budget(budget)
+        self.times = self.budget // self.max_inducing
 
     def _solution(self) -> tuple[Tensor, Tensor | None, Tensor]:
         """Factors and weights for the present sites.
@@ -263,7 +272,9 @@ class SolveGP(DualSVGP):
     def _loaded_parts(self, state: dict, parts: dict) -> dict:
         """Where the block iteration of a file goes on, too."""
         start = state["start"]
-        return super()._loaded_parts(state, parts) | {
+        loaded = super()._loaded_parts(state, parts)
+        return loaded | {
+            "times": loaded["budget"] // self.max_inducing,
             "_start": None if start is None else start.to(self.device, copy=True),
             "_direct_updates": int(state["rest"]),
         }
