@@ -14,7 +14,7 @@ from gp_mapping.core.types import Samples
 from gp_mapping.mapping.drawing.vector import excess, norm
 from gp_mapping.mapping.scoring.error_shape import degrees_of, half_width, probability_below
 
-__all__ = ["GRID", "LEVELS", "Residuals", "norm_residuals", "residuals"]
+__all__ = ["GRID", "LEVELS", "Residuals", "norm_residuals", "residuals", "slots_of"]
 
 LEVELS = (0.5, 0.8, 0.95, 0.99)
 LAGS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)  # s, of the autocorrelation
@@ -111,7 +111,7 @@ class Residuals:
         for number in np.unique(self.which):
             members = self.which == number
             # Errors are averaged over slots, so that samples at any rate can be compared.
-            slot = np.floor((self.stamp[members] - self.stamp[members].min()) / GRID).astype(int)
+            slot = slots_of(self.stamp[members])
             total, n = (
                 np.bincount(slot, weights=w)
                 for w in (z[members] - z.mean(), np.ones(members.sum()))
@@ -134,6 +134,15 @@ class Residuals:
             for i, lag in enumerate(lags)
             if before[i] * after[i] > 0
         }
+
+
+def slots_of(stamp: np.ndarray) -> np.ndarray:
+    """Return the slot of `GRID` seconds, from 0, of each stamp (N,) s of a pass.
+
+    The first stamp is the middle of its slot, not an edge, so that those of a sensor with a period
+    of whole slots stay that far apart, however they are rounded.
+    """
+    return np.rint((stamp - stamp.min()) / GRID).astype(int)
 
 
 def _predicted(session, passes: list[Samples], trained: np.ndarray, still: bool = False):

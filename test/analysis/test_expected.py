@@ -48,10 +48,10 @@ def test_the_unknown_constant_of_a_pass_is_no_white_noise():
     assert float(noise.sqrt().max()) < 2.0 * NOISE
 
 
-def told(seed, y, offset=0.0):
+def told(seed, y, offset=0.0, **settings):
     """What `check` has of a test at y, of a map of y = 0."""
     train, test = [drive(seed, 0.0)], [drive(seed, y, offset)]
-    session = fit(train, SETTINGS)
+    session = fit(train, replace(SETTINGS, **settings))
     found = residuals(session, test, positions(train))
     return quality(found, []) | {"expected": expected_errors(session, test)}
 
@@ -109,6 +109,17 @@ def test_on_known_ground_an_offset_is_said():
     assert not advice(right) and math.isclose(off["bias"], 2.0, abs_tol=0.1)
     for words in ("reads +2.0", "errors persist", "intervals are too narrow"):
         assert words in advice(off) or words == "errors persist"
+
+
+def test_the_constant_of_a_pass_is_one_witness():
+    """All errors of a pass share it: neither too wide intervals nor errors that persist are blamed."""
+    found = [told(seed, 0.0, offset, bias_stddev=4e-6) for seed, offset in ((1, 4e-6), (2, 0.0))]
+    expected = [each["expected"] for each in found]
+    assert all(0.99 < e["witnesses"] < 1.1 and abs(e["autocorrelation"]) < 0.2 for e in expected)
+    # the passes of the map and of the test each have one
+    assert all(5.2 < e["bias_stddev"] < 5.8 for e in expected)
+    assert [each["coverage_levels"]["95"] for each in found] == [1.0, 1.0]
+    assert not any(map(advice, found))
 
 
 @pytest.mark.parametrize("delay, slow", [(0.6, True), (0.1, False), (-0.6, False)])

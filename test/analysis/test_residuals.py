@@ -32,6 +32,14 @@ def test_an_error_that_stays_is_correlated_and_none_is_not_known():
     assert residuals(np.zeros(60)).autocorrelation() == {}
 
 
+@pytest.mark.parametrize("start", [0.0, 0.1, 1.7e9])
+def test_a_slow_sensor_has_no_pairs_closer_than_its_period(start):
+    """At 5 Hz some stamps fell into the next slot, and "0.1 s" was said of what lay 0.2 s apart."""
+    slow = residuals(np.random.default_rng(0).standard_normal(300), rate=5.0)
+    told = replace(slow, stamp=start + slow.stamp).autocorrelation()
+    assert set(told) == {"0.2", "1", "2", "5"}
+
+
 def test_of_no_pass_there_are_no_errors():
     told = residuals_of(MapSession(MapSettings()), [], np.zeros((1, 2)))
     assert all(len(column) == 0 for column in (told.stamp, told.x, told.error, told.which))

@@ -9,7 +9,8 @@ with a constant k, a field (c, s) that turns with the heading h and is not in th
 displacement d of the poses (m) against the map's mean m: to first order, so d is small against a
 lengthscale. Of a vector the part that turns is R(h) b. C is the map's own covariance of these
 predictions with the noise, times the factor, at least 1, by which the errors exceed it; so an
-error that the map expects between its lanes is blamed on neither. Whether it is d, or the field has
+error that the map expects between its lanes is blamed on neither. Gross errors, which no field and
+no poses make, are left out (lone.py). Whether it is d, or the field has
 changed in some place, is told by the evidence of both (piece_evidence.py); the covariance of a
 change that was found is in C, too.
 """
@@ -28,6 +29,7 @@ from torch import Tensor
 from gp_mapping.analysis.digits import decimals
 from gp_mapping.analysis.expected import error_covariance
 from gp_mapping.analysis.metrics import as_mapped, velocities
+from gp_mapping.analysis.unlike.lone import lone_errors
 from gp_mapping.analysis.unlike.piece_evidence import Errors, explain
 from gp_mapping.core.types import Samples
 
@@ -224,7 +226,7 @@ def _estimates(session, piece: Samples) -> tuple[dict[str, _Estimate], Unlike | 
     stamp = piece.stamp.numpy()
     velocity = torch.from_numpy(velocities(stamp - stamp[0], piece.x.numpy()))
     rows = np.unique(np.linspace(0, len(piece) - 1, min(_ROWS, len(piece))).astype(int))
-    piece, velocity = piece[rows], velocity[rows]
+    piece, velocity = _without_gross(session, piece[rows], velocity[rows])
 
     def error_at(places: np.ndarray) -> np.ndarray:
         """Return the errors of the piece at places (N, 2), (N, C)."""
@@ -237,11 +239,12 @@ def _estimates(session, piece: Samples) -> tuple[dict[str, _Estimate], Unlike | 
         covariance = error_covariance(session, x).numpy()
         return Errors(error_at(places), covariance, _gradient(session, x))
 
+    lengthscale = session.map.hyperparameters()["lengthscale"]
     x = piece.x.numpy()
     error, covariance, gradient = at(x)
     columns = _columns(error, piece.heading, gradient)
     always = np.concatenate([columns[name] for name in columns if name != DISPLACED], 2)
-    explained = explain(at, error_at, always, x, session.map.hyperparameters()["lengthscale"])
+    explained = explain(at, error_at, always, x, lengthscale)
     if not explained.displaced:
         del columns[DISPLACED]
     change = explained.change if explained.changed else None
@@ -292,6 +295,15 @@ def _estimates(session, piece: Samples) -> tuple[dict[str, _Estimate], Unlike | 
     unexplained = remains.reshape(error.shape[1], -1).T
     where = _changed(unexplained, change, np.linalg.inv(covariance), x, span)
     return out, where, explained.surely
+
+
+def _without_gross(session, piece: Samples, velocity: Tensor) -> tuple[Samples, Tensor]:
+    """Return a piece and its velocities (N, 2) m/s without what are gross errors."""
+    error = (piece.y - session.predict(piece.x, velocity, piece.heading).mean.cpu()).numpy()
+    covariance = error_covariance(session, piece.x).numpy()
+    lengthscale = session.map.hyperparameters()["lengthscale"]
+    kept = np.flatnonzero(~lone_errors(error, covariance, piece.x.numpy(), lengthscale))
+    return piece[kept], velocity[kept]
 
 
 def _changed(
