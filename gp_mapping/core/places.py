@@ -16,12 +16,20 @@ def float_tensor(value) -> Tensor:
     Args:
         value: tensor, list, or anything that is an array: also reversed, of another byte order, or
             a table's columns, which torch refuses. An array is copied.
+
+    Raises:
+        ValueError: the numbers are complex, of which the imaginary part would be dropped.
     """
     if isinstance(value, torch.Tensor):
         if value.dtype == torch.float64 and not value.requires_grad:
             return value
+        if value.is_complex():
+            raise ValueError(f"numbers are {value.dtype}, expected real ones")
     elif hasattr(value, "__array__"):
-        value = value.__array__().astype("float64", order="C")
+        array = value.__array__()
+        if array.dtype.kind == "c":
+            raise ValueError(f"numbers are {array.dtype}, expected real ones")
+        value = array.astype("float64", order="C")
     return torch.as_tensor(value, dtype=torch.float64).detach()
 
 

@@ -107,3 +107,13 @@ def test_prediction_adds_the_noise():
     )
     assert p.stddev.tolist() == [[2.0, 3.0], [0.0, 1.0]]
     assert p.measurement_variance.tolist() == [[5.0, 11.0], [1.0, 3.0]]
+
+
+@pytest.mark.parametrize(
+    "make", [torch.complex, lambda real, imaginary: (real + 1j * imaginary).numpy()]
+)
+def test_complex_values_are_refused(make):
+    """Their imaginary parts were dropped, with a warning of torch's at the most."""
+    values = make(torch.ones(3), torch.ones(3))
+    with pytest.raises(ValueError, match="complex64, expected real ones"):
+        Samples(torch.zeros(3, 2), values)
