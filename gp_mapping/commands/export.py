@@ -6,6 +6,7 @@ It is written for map_server, or as one GeoTIFF.
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from gp_mapping.mapping.drawing.grid import FieldGrid
 from gp_mapping.mapping.drawing.levels import Limits, field_limits
 from gp_mapping.mapping.earth import Datum
 from gp_mapping.mapping.session import MapSession
-from gp_mapping.store.exports.geotiff import export_geotiff
+from gp_mapping.store.exports.geotiff import export_geotiff, need_rasterio
 from gp_mapping.store.exports.map_server import export_map_server
 from gp_mapping.store.trial import errors_about
 from gp_mapping.store.wording import quantity
@@ -27,6 +28,7 @@ from gp_mapping.store.wording import quantity
 __all__ = ["BLOCK_CELLS", "run", "write_blocks"]
 
 BLOCK_CELLS = 512  # grid cells along a side of a block
+_BLOCK = re.compile(r"(mean|stddev)_-?\d+_-?\d+\.(yaml|pgm)")  # names of a block's files
 
 
 def run(args: argparse.Namespace) -> int:
@@ -34,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
 
     Raises:
         UsageError: the map is empty, nothing of it is known at this resolution, --datum is given
-            for another format, or the output cannot be written.
+            for another format, rasterio is needed and absent, or the output cannot be written.
     """
     checkpoint, output = checkpoint_in(args.map), folder_to_write(args.output)
     if args.datum is not None and args.format != "geotiff":
@@ -55,6 +57,8 @@ def run(args: argparse.Namespace) -> int:
         )
     if datum_line:
         print(datum_line)
+    if args.format == "geotiff":
+        need_rasterio()
 
     try:
         output.mkdir(parents=True, exist_ok=True)
@@ -94,6 +98,9 @@ def write_blocks(
 ) -> int:
     """Write blocks of a map as yaml and pgm for map_server, two pairs each: mean and stddev.
 
+    Blocks of another map in the folder go: of both together map_server would make one that is
+    neither, and their grey levels stand for other values.
+
     Args:
         session: the map, whose overview sets the limits of the grey levels.
         drawn: column and row of each block, and its grid.
@@ -108,6 +115,8 @@ def write_blocks(
 
     shown, count = quantity(session.settings), 0
     for (i, j), grid in drawn:
+        if not count:
+            _remove_blocks(output)
         for name, values, limits, statistic in (
             ("mean", grid.mean, limits_of_map[:2], "mean"),
             ("stddev", grid.stddev, limits_of_map[2:], "standard deviation"),
@@ -117,6 +126,13 @@ def write_blocks(
             )
         count += 1
     return count
+
+
+def _remove_blocks(folder: Path) -> None:
+    """Remove what an earlier `write_blocks` has written there, and nothing else."""
+    for path in folder.iterdir():
+        if _BLOCK.fullmatch(path.name):
+            path.unlink()
 
 
 def _geotiff(session: MapSession, output: Path, datum: Datum | None) -> tuple[int, str]:

@@ -23,7 +23,21 @@ from gp_mapping.mapping.drawing.grid import FieldGrid
 from gp_mapping.mapping.earth import Datum
 from gp_mapping.store.atomic import hold
 
-__all__ = ["export_geotiff"]
+__all__ = ["export_geotiff", "need_rasterio"]
+
+
+def need_rasterio() -> None:
+    """Say so where rasterio, which writes a GeoTIFF, is absent: before anything is done.
+
+    Raises:
+        UsageError: rasterio is not installed.
+    """
+    try:
+        import rasterio  # noqa: F401
+    except ImportError as error:
+        raise UsageError(
+            "a GeoTIFF is written by rasterio, which is not installed; pip install rasterio"
+        ) from error
 
 
 def export_geotiff(
@@ -52,13 +66,9 @@ def export_geotiff(
     Raises:
         UsageError: rasterio is not installed.
     """
-    try:
-        import rasterio
-        from rasterio.windows import Window
-    except ImportError as error:
-        raise UsageError(
-            "a GeoTIFF is written by rasterio, which is not installed; pip install rasterio"
-        ) from error
+    need_rasterio()
+    import rasterio
+    from rasterio.windows import Window
 
     columns, rows = ([index[axis] for index in indices] for axis in (0, 1))
     left, top = min(columns), max(rows) + 1

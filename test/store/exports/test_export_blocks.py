@@ -188,5 +188,21 @@ def test_cells_too_large_to_know_anything_are_said(little, tmp_path, capfd):
 
 def test_without_rasterio_it_says_what_to_install(little, tmp_path, capfd, monkeypatch):
     monkeypatch.setitem(sys.modules, "rasterio", None)
-    assert cli.main(["export", str(little), "--output", str(tmp_path), "--format", "geotiff"]) == 2
-    assert "pip install rasterio" in capfd.readouterr().err and list(tmp_path.iterdir()) == []
+    folder = tmp_path / "new"  # an empty one stayed behind
+    assert cli.main(["export", str(little), "--output", str(folder), "--format", "geotiff"]) == 2
+    assert "pip install rasterio" in capfd.readouterr().err and not folder.exists()
+
+
+def test_of_another_map_in_the_folder_no_block_stays(session, tmp_path):
+    """The second map's ground is other ground: map_server would have got blocks of both."""
+    (tmp_path / "mean_of_mine.yaml").write_text("mine")
+    first = [((i, 7), grid) for i, (_, grid) in enumerate(atlas.blocks(session, 64))][:2]
+    second = [((-3, -12), first[0][1])]
+
+    assert export.write_blocks(session, first, tmp_path) == 2
+    assert export.write_blocks(session, second, tmp_path) == 1
+    names = {f"{what}_-3_-12.{end}" for what in ("mean", "stddev") for end in ("yaml", "pgm")}
+    assert {path.name for path in tmp_path.iterdir()} == names | {"mean_of_mine.yaml"}
+
+    assert export.write_blocks(session, [], tmp_path) == 0  # nothing comes: nothing goes
+    assert (tmp_path / "mean_-3_-12.pgm").exists()
