@@ -3,7 +3,8 @@
 An alarm of change.py says that the map errs, not why. The cells since the errors began say more
 (poses_or_change.py). Where one explanation is better by SURE nats it is that; else the alarm waits
 for more cells, _WAITS of them at most, or the end of the pass. Then poses are the cause where the
-evidence for them is substantial, else a change is, and either is said to be unsure.
+evidence for them is substantial, else a change is, and either is said to be unsure. It is neither
+where nothing that was measured before contradicts the errors, as on new ground (new_ground.py).
 
 Reference:
     Jeffreys 1961, Theory of Probability, appendix B: when evidence is substantial.
@@ -23,6 +24,8 @@ from torch import Tensor
 from gp_mapping.core.field_map import Snapshot
 from gp_mapping.core.sparse.passes import NO_PASS
 from gp_mapping.core.types import Samples
+from gp_mapping.mapping.alarms.kept_posteriors import KeptPosterior
+from gp_mapping.mapping.alarms.new_ground import contradiction
 from gp_mapping.mapping.alarms.poses_or_change import SURE, Run, leap_of, poses_against_change
 from gp_mapping.mapping.scoring.change import Change, log_ratio
 
@@ -31,6 +34,7 @@ __all__ = ["Displaced", "ErrorRun", "number_of"]
 _MOST = 16  # cells of a run
 _WAITS = 8  # cells for which an alarm waits
 _LIKELIER = math.log(10.0) / 2.0  # nats; substantial evidence, as Jeffreys has it
+_STRONG = math.log(10.0)  # nats; strong evidence
 _KEPT = 100  # newest displacements, for reports
 
 
@@ -122,7 +126,7 @@ class ErrorRun:
         self._rows.clear()
 
     def decide(
-        self, old: Snapshot | None, noise: float, lengthscale: float, last: bool
+        self, old: KeptPosterior | None, noise: float, lengthscale: float, last: bool
     ) -> list[Change]:
         """Return the alarms that are changes of the field; keep those that wait.
 
@@ -132,21 +136,41 @@ class ErrorRun:
             lengthscale: m.
             last: whether no more cells come.
         """
-        gain, off = 0.0, np.zeros(2)
+        gain, off, changed = 0.0, np.zeros(2), math.inf
         if old is not None and self._rows:
-            gain, off = poses_against_change(self._run(old, noise), lengthscale)
-        sure = bool(abs(gain) >= SURE)
+            run = self._run(old.posterior, noise)
+            gain, off = poses_against_change(run, lengthscale)
+            changed = self._contradiction(run, old.places, noise, lengthscale)
+            gain += min(changed, 0.0)  # poses are no better than what has always been there
+        sure = bool(gain >= SURE or (gain <= -SURE and changed >= SURE))
         if not sure and self._waited < _WAITS and not last:
             return []
 
         alarms, self.alarms, self._waited = self.alarms, [], 0
         if gain < _LIKELIER:
+            # new ground: what is there may always have been. The place that is contradicted most is
+            # one of many, so the evidence has to be strong
+            if changed < _STRONG:
+                return []
             return [replace(alarm, sure=sure) for alarm in alarms]
         newest = alarms[-1]
         off_x, off_y = (-off).tolist()
         self.displaced.append(Displaced(newest.stamp, newest.x, newest.y, off_x, off_y, sure))
         self.displaced_count += 1
         return []
+
+    def _contradiction(
+        self, run: Run, places: Tensor | None, noise: float, lengthscale: float
+    ) -> float:
+        """By how many nats a run contradicts what was measured at earlier places (new_ground.py).
+
+        Infinite where these are not known.
+        """
+        if places is None:
+            return math.inf
+        mean, variance = run.predict(run.x)
+        error, earlier = run.y - mean, places.numpy()
+        return contradiction(run.x, error, variance, earlier, noise, lengthscale, run.step)
 
     def _run(self, old: Snapshot, noise: float) -> Run:
         """Return the cells since the errors began: those whose sum of ratios is largest."""

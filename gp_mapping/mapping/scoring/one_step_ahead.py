@@ -25,6 +25,7 @@ from gp_mapping.core.hyper.freedom import degrees_of_freedom, interval_factor, n
 from gp_mapping.core.sparse.passes import NO_PASS
 from gp_mapping.core.types import Prediction, Samples
 from gp_mapping.mapping.alarms.error_run import ErrorRun, number_of
+from gp_mapping.mapping.alarms.kept_posteriors import KeptPosteriors
 from gp_mapping.mapping.motion.attitude import AttitudeLag
 from gp_mapping.mapping.repeated.within_range import tells_noise, told_mean
 from gp_mapping.mapping.scoring.change import Change, ChangeDetector, student_weight
@@ -37,7 +38,6 @@ from gp_mapping.settings.mapping import MapSettings
 __all__ = ["OneStepAhead"]
 
 _PERIOD = 0.1  # s between scored samples
-_SNAPSHOTS = 4  # posteriors kept, score_distance / 2 apart
 _REFIT = 20  # new scores after which the noise is fitted again
 _SETTLED = 60  # learning steps before surprises count
 _LARGEST = 9.0  # squared standardised error that the local scale counts: one surprise widens little
@@ -89,8 +89,7 @@ class OneStepAhead:
         self._picked: list[tuple] = []
         # stamp and path length of the last pick
         self._last: tuple[float, float] | None = None
-        # path length and posterior
-        self._snapshots: deque = deque(maxlen=_SNAPSHOTS)
+        self._before = KeptPosteriors(settings.score_distance, settings.follow_changes)
         # a snapshot's prediction of the cell that is scored now, for `detect_change`
         self._ahead: tuple[Snapshot, Prediction] | None = None
         # squared standardised errors of the newest cells, as of `judge`
@@ -209,10 +208,7 @@ class OneStepAhead:
             field: the map.
             place: (1, 2) m, the robot; the posterior is needed around it only.
         """
-        distance = self.settings.score_distance
-        if not self._snapshots or length - self._snapshots[-1][0] >= distance / 2:
-            # later samples lie at most 1.5 distances and a cell further along the path
-            self._snapshots.append((length, field.snapshot(place, 1.6 * distance + 2 * self._cell)))
+        self._before.keep(length, field, place, 2 * self._cell)
 
     def leave(self, length: float) -> None:
         """Of a cell that the map leaves out: where that goes on, nothing is one step ahead of it.
@@ -220,24 +216,18 @@ class OneStepAhead:
         Args:
             length: of the path, m.
         """
-        if self._snapshots and length - self._snapshots[-1][0] > self.settings.score_distance:
-            self._snapshots.clear()
+        self._before.leave(length)
 
     def predicts_finite(self, x: Tensor) -> bool:
         """Whether all posteriors that are kept predict finite values at x (N, 2) m."""
         predictions = [
             kept.predict_in_pass(x, NO_PASS, torch.zeros_like(x), None)
-            for _, kept in self._snapshots
+            for kept in self._before.posteriors
         ]
         return all(
             bool(torch.isfinite(p.mean).all() and torch.isfinite(p.variance).all())
             for p in predictions
         )
-
-    def _posterior_before(self, length: float) -> Snapshot | None:
-        """The newest posterior that is a score_distance older than a path of this length."""
-        old = [p for at, p in self._snapshots if length - at >= self.settings.score_distance]
-        return old[-1] if old else None
 
     def variance(self, field: FieldMap) -> float:
         """Variance of one new measurement about the latent field, squared SI, mean over components.
@@ -282,11 +272,11 @@ class OneStepAhead:
                 posterior, it is evaluated once for both.
             length: of the path at the cell, m.
         """
-        self._ahead, ahead = None, None if cell is None else self._posterior_before(length)
+        self._ahead, ahead = None, None if cell is None else self._before.before(length)
         # samples that share a posterior are predicted together
         groups: dict[int, tuple] = {}
         for x, y, length, heading, rate in self._picked:
-            posterior = self._posterior_before(length)
+            posterior = self._before.before(length)
             if posterior is not None:
                 groups.setdefault(id(posterior), (posterior, []))[1].append((x, y, heading, rate))
 
@@ -405,7 +395,7 @@ class OneStepAhead:
             field: the map.
             recent: so many of the newest samples stay.
         """
-        old = self._posterior_before(length)
+        old = self._before.before(length)
         if not self.settings.follow_changes or old is None or not self.is_settled(field):
             return
 
@@ -438,8 +428,7 @@ class OneStepAhead:
         if not self.run.alarms:
             return
         radius = field.hyperparameters()["lengthscale"]
-        before = self._snapshots[0][1] if self._snapshots else None
-        for change in self.run.decide(before, self.variance(field), radius, last):
+        for change in self.run.decide(self._before.oldest, self.variance(field), radius, last):
             self.changes.append(change)
             self.change_count += 1
             # the field has changed here: forget, but for what has just seen it
@@ -478,7 +467,7 @@ class OneStepAhead:
         if len(self.noise):
             self._fit(field)
 
-    def judge(self, batch: Samples, field: FieldMap) -> Judged:
+    def judge(self, batch: Samples, field: FieldMap, bursts: bool = False) -> Judged:
         """Compare a cell with the map's prediction; one that is far may be a gross error.
 
         Far is beyond five standard deviations, by what is usual for the newest cells: a start that
@@ -489,6 +478,7 @@ class OneStepAhead:
         Args:
             batch: the cell.
             field: the map, which has not seen it.
+            bursts: so many samples lie far from others that none of them is an error.
         """
         s = self.settings
         if not (s.robust and s.metric and s.cells and field.started):
@@ -503,7 +493,7 @@ class OneStepAhead:
         square = min(square, _MOST_SURPRISING)
         judges, usual = self.can_judge(field), self._usual_surprise()
         self._surprises.append(square)
-        if not judges:
+        if not judges or bursts:
             return Judged(batch, batch, None, square)
 
         weight = student_weight(square / usual)
@@ -547,12 +537,7 @@ class OneStepAhead:
             ],
             "lag": self.lag.state_dict(),
             "last": None if self._last is None else list(self._last),
-            # where a model's snapshots are not kept, scores pause for score_distance after a resume
-            "snapshots": [
-                {"at": at, "posterior": posterior}
-                for at, p in self._snapshots
-                if (posterior := p.state_dict()) is not None
-            ],
+            "snapshots": self._before.state_dict(),
         }
 
     def load_state_dict(self, state: dict, field: FieldMap) -> None:
@@ -584,10 +569,7 @@ class OneStepAhead:
             for p in (state["picked"] if self.is_needed else [])
         ]
         self._last = None if state["last"] is None else tuple(state["last"])
-
-        self._snapshots.extend(
-            (s["at"], field.load_snapshot(s["posterior"])) for s in state["snapshots"]
-        )
+        self._before.load_state_dict(state["snapshots"], field)
 
 
 def _in_pass(field: FieldMap | Snapshot, batch: Samples) -> Prediction:

@@ -11,6 +11,8 @@ from scipy.stats import multivariate_normal, norm
 from gp_mapping.core.types import Samples
 from gp_mapping.mapping.alarms import error_run, poses_or_change
 from gp_mapping.mapping.alarms.error_run import Displaced, ErrorRun
+from gp_mapping.mapping.alarms.kept_posteriors import KeptPosterior
+from gp_mapping.mapping.alarms.new_ground import contradiction
 from gp_mapping.mapping.alarms.poses_or_change import Run, leap_of, poses_against_change
 from gp_mapping.mapping.scoring.change import Change, log_ratio
 
@@ -248,7 +250,7 @@ def given(gain, off=(0.0, 0.0), alarms=1, waited=0, monkeypatch=None):
 
 
 def decide(run, last=False):
-    return run.decide(SimpleNamespace(), 0.1, LENGTH, last)
+    return run.decide(KeptPosterior(0.0, SimpleNamespace(), None), 0.1, LENGTH, last)
 
 
 def test_an_alarm_waits_for_eight_cells_or_the_end_where_neither_is_sure(monkeypatch):
@@ -271,6 +273,52 @@ def test_an_alarm_waits_for_eight_cells_or_the_end_where_neither_is_sure(monkeyp
     run.end_pass()
     assert run.state_dict()["rows"] == [] and ErrorRun().recent == 0
     assert run.recent == 5 and run.state_dict()["waited"] == 0
+
+
+def test_a_change_has_to_contradict_what_was_measured_before(monkeypatch):
+    """By strong evidence, and surely by five nats; what has always been there is no wrong pose."""
+    strong = math.log(10.0)
+
+    def decided(gain, changed, last=True):
+        run = given(gain, (1.0, 2.0), monkeypatch=monkeypatch)
+        run._contradiction = lambda *_: changed
+        return decide(run, last), run.displaced_count
+
+    assert decided(-6.0, strong - 0.01) == ([], 0) == decided(-6.0, 4.9, last=False)
+    assert [each.sure for each in decided(-6.0, strong + 0.01)[0]] == [False]
+    assert [each.sure for each in decided(-6.0, 5.0, last=False)[0]] == [True]
+    assert [each.sure for each in decided(-4.0, 5.0)[0]] == [False]
+    assert decided(6.0, 0.0, last=False) == ([], 1)
+    assert decided(6.0, -5.0) == ([], 0)
+
+
+def test_errors_contradict_the_earlier_place_that_they_foretell_most_wrongly():
+    """Of four widths and three sizes, each as probable as the errors of the run say."""
+    error, variance = CHANCE.standard_normal((6, 2)), 0.1 + CHANCE.random(6)
+    earlier = X[2:5] + np.array([0.02, 0.1])
+    places = np.concatenate([X, earlier])
+    apart = np.linalg.norm(places[:, None] - places, axis=2)
+    one, two = np.zeros(3), np.zeros(3)
+    for width in (0.1, 0.2, 0.4, 0.8):
+        r = math.sqrt(5.0) * apart / width
+        for factor in (0.5, 1.0, 2.0):
+            c = factor**2 * float((error**2).mean()) * (1.0 + r + r**2 / 3.0) * np.exp(-r)
+            c += np.diag([*variance, 0.3, 0.3, 0.3])
+            told = multivariate_normal(np.zeros(6), c[:6, :6]).logpdf(error.T).sum()
+            for k in range(3):
+                row = np.linalg.solve(c[:6, :6], c[:6, 6 + k])
+                spread = math.sqrt(c[6 + k, 6 + k] - row @ c[:6, 6 + k])
+                there = norm(row @ error, spread).logpdf(0.0).sum()
+                not_there = norm(0.0, math.sqrt(c[6 + k, 6 + k])).logpdf([0.0, 0.0]).sum()
+                one[k] += math.exp(told + not_there)
+                two[k] += math.exp(told + there)
+    wanted = float(np.log(one / two).max())
+    assert contradiction(X, error, variance, earlier, 0.3, LENGTH, 0.1) == pytest.approx(wanted)
+    assert contradiction(X, error, variance, earlier[:0], 0.3, LENGTH, 0.1) == 0.0
+    far = np.concatenate([np.full((60, 2), 99.0), earlier])
+    assert contradiction(X, error, variance, far, 0.3, LENGTH, 0.1) == pytest.approx(
+        max(wanted, 0.0)
+    )
 
 
 def test_a_run_begins_where_the_sum_of_its_ratios_is_largest():

@@ -8,7 +8,9 @@ import torch
 
 from gp_mapping import MapSettings, Samples
 from gp_mapping.core.registry import build_map
+from gp_mapping.mapping.alarms import error_run
 from gp_mapping.mapping.alarms.error_run import ErrorRun
+from gp_mapping.mapping.alarms.kept_posteriors import KeptPosterior
 from gp_mapping.mapping.notes.displaced import displaced_note
 from gp_mapping.mapping.scoring.change import Change
 from gp_mapping.mapping.scoring.one_step_ahead import OneStepAhead
@@ -125,10 +127,42 @@ def test_an_alarm_that_nothing_can_decide_is_an_unsure_change():
     """No posterior of before is kept, or none of the cells."""
     change = Change(1.0, 2.0, 3.0, 4.0)
     scene = Scene(2)
-    for old, rows in ((None, True), (scene.field.snapshot(), False)):
+    for old, rows in ((None, True), (KeptPosterior(0.0, scene.field.snapshot(), None), False)):
         run = scene.drive((-0.5, 0.3), cells=14).run
         run.alarms = [change]
         if not rows:
             run.end_pass()
         (decided,) = run.decide(old, NOISE**2, 0.8, last=True)
         assert decided == replace(change, sure=False) and not run.alarms
+
+
+def hot_spot(lane: float, narrow: bool) -> Scene:
+    """A flat field, of which a map with a long lengthscale knows lanes .5 m apart; a drive at y = .6.
+
+    Args:
+        lane: y of the lane nearest to the drive, m.
+        narrow: the spot is narrower than the lanes are apart; else the field is as it was.
+    """
+    flat = Scene(0)
+    flat.truth = lambda x: 0.0 * x[:, 0]
+    flat.field, flat.scores = build_map(replace(SETTINGS, lengthscale=3.0)), OneStepAhead(SETTINGS)
+    lanes = lane + np.arange(-2, 1) * 0.5
+    places = np.stack(np.meshgrid(np.arange(-1.0, 3.0, 0.1), lanes), -1).reshape(-1, 2)
+    flat.field.update(flat.cell(places, places))
+    flat.scores.keep_posterior(0.0, flat.field, torch.zeros(1, 2, dtype=torch.float64))
+    for i, real in enumerate(np.stack([np.arange(-0.5, 2.0, 0.1), np.full(25, 0.6)], 1)):
+        spot = 12.0 * math.exp(-0.5 * ((real[0] - 1.1) / 0.15) ** 2) if narrow else 0.0
+        cell = flat.cell(real[None], real[None], spot, float(i))
+        flat.scores.detect_change(cell, 2.0 + 0.1 * i, flat.field, 0)
+    flat.scores.settle_alarms(flat.field)
+    return flat
+
+
+def test_a_source_beside_all_that_was_measured_is_no_change(monkeypatch):
+    """The map believes that it knows the place, .5 m from its last lane; the same lane again is another thing."""
+    beside, again = hot_spot(0.1, True), hot_spot(0.6, True)
+    assert beside.scores.change_count == 0 and beside.scores.run.displaced_count == 0
+    assert again.scores.change_count > 0
+    assert hot_spot(0.6, False).scores.change_count == 0
+    monkeypatch.setattr(error_run, "contradiction", lambda *_: math.inf)
+    assert hot_spot(0.1, True).scores.change_count > 0, "an alarm there was"

@@ -103,7 +103,7 @@ def test_a_session_resumes_bit_for_bit():
     straight.ingest(batch[:160])
     state = copy.deepcopy(straight.state_dict())
     resumed = MapSession.from_state_dict(copy.deepcopy(state))
-    assert straight.scores._snapshots and straight.scores._snapshots[0][1].blocks
+    assert straight.scores._before.oldest.posterior.blocks
     for session in (straight, resumed):
         session.ingest(batch[160:])
     assert same_state(straight.state_dict(), resumed.state_dict())
