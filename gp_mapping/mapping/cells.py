@@ -21,6 +21,7 @@ import numpy as np
 import torch
 
 from gp_mapping.core.types import Samples
+from gp_mapping.mapping.averaging.bursts import Bursts
 from gp_mapping.mapping.averaging.motion import extent_along, slower_velocity
 from gp_mapping.mapping.averaging.rounding import Rounding
 from gp_mapping.mapping.averaging.surroundings import FEW, Surroundings
@@ -104,6 +105,7 @@ class CellAverager:
         newest_gross: of these the newest: value, SI, of vectors their length, and stamp, s.
         white: spread of raw samples without the field's own change, measured.
         steps: spread of successive samples, the field's change in it.
+        bursts: whether samples far from others are too many to be errors.
     """
 
     def __init__(
@@ -124,6 +126,7 @@ class CellAverager:
         self.white, self.steps, self.gross = Spread(robust), Spread(robust), 0
         self.newest_gross: tuple[float, float] | None = None
         self._rounding, self._recent = Rounding(), WhiteAverage(robust)
+        self.bursts = Bursts()
         # the newest good values, and stamps, of the cells before in this pass: they judge the next
         self._tail: list[tuple[list[float], float]] = []
 
@@ -310,7 +313,7 @@ class CellAverager:
         n = max(1, round(cell["count"] * kept / rows))
 
         for spread, squares in self._squares(y, stamps):
-            spread.add(squares, few, self.resolution)
+            spread.add(squares, few, self.resolution, self.bursts.now)
         inside = self._inside(y)
         self._tail += zip(y[inside].tolist(), stamps[inside].tolist())
         self._tail = self._tail[-_TAIL:]
@@ -372,7 +375,7 @@ class CellAverager:
         """As _close, of a usual cell whose samples are all good."""
         n = cell["count"]
         for spread, squares in (self.white, usual.noise), (self.steps, usual.steps):
-            spread.add(squares, False, self.resolution)
+            spread.add(squares, False, self.resolution, self.bursts.now)
         self._tail = [*self._tail, *zip(cell["y"][-_TAIL:], cell["t"][-_TAIL:])][-_TAIL:]
 
         sensor = self.white_variance if usual.stated is None else usual.stated
@@ -406,6 +409,15 @@ class CellAverager:
                 self.steps.note(steps)
         if self.robust:
             self.white.note(noise)
+            self._look_for_bursts(cell)
+
+    def _look_for_bursts(self, cell: dict) -> None:
+        """Look whether samples far from others are too many to be errors."""
+        if len(cell["y"][0]) == 1 and not self.counts:
+            values = [value for (value,) in cell["y"]]
+            step = self.resolution
+            least = max(0.0 if step == math.inf else _STEP * step, 1e-12 * max(map(abs, values)))
+            self.bursts.add(values, cell["t"][-1], least)
 
     def _squares(
         self, y: np.ndarray, stamps: np.ndarray, fewest: int = 2
@@ -434,7 +446,7 @@ class CellAverager:
             cell: columns of the cell.
             after: the sample that comes next; None: none does.
         """
-        if not self.robust:
+        if not self.robust or self.bursts.now:
             return None
         first, n = len(self._tail), len(cell["y"])
         around = [*self._tail, *zip(cell["y"], cell["t"])]
@@ -514,6 +526,7 @@ class CellAverager:
     def begin_pass(self) -> None:
         """Begin a new pass with the next sample: how the robot came there is not known."""
         self._before, self._tail = None, []
+        self.bursts.begin_pass()
 
     def state_dict(self) -> dict:
         """Return the open cell, row by row, and what was learned of the white noise."""
@@ -533,6 +546,7 @@ class CellAverager:
             "white": self.white.state_dict(),
             "spread": self.steps.state_dict(),
             "gross": self.gross,
+            "bursts": self.bursts.state_dict(),
             **self._recent.state_dict(),
             **self._rounding.state_dict(),
             "tail": [[list(values), stamp] for values, stamp in self._tail],
@@ -557,6 +571,8 @@ class CellAverager:
         self.white.load_state_dict(state.get("white", older))
         self.steps.load_state_dict(state.get("spread", older))
         self.gross = int(state["gross"])
+        if "bursts" in state:  # absent in maps of a version that left them out
+            self.bursts.load_state_dict(state["bursts"])
         self._tail = [(list(map(float, y)), float(t)) for y, t in state.get("tail", [])]
         self._recent.load_state_dict(state)
         self._rounding.load_state_dict(state)

@@ -21,7 +21,7 @@ from gp_mapping.mapping.gathering import Gathering
 from gp_mapping.mapping.growing.cell_map import CellMap
 from gp_mapping.mapping.motion.path import Path
 from gp_mapping.mapping.notes.displaced import displaced_note
-from gp_mapping.mapping.notes.gross import gross_errors_note
+from gp_mapping.mapping.notes.gross import bursts_note, gross_errors_note
 from gp_mapping.mapping.notes.settings import refusal_note
 from gp_mapping.mapping.repeated.recurring import Recurring
 from gp_mapping.mapping.response.response import Response
@@ -237,6 +237,7 @@ class Answering(ABC):
                 self.settings.field_scale,
                 self.settings.field_unit,
             ),
+            *bursts_note(self.cells.bursts.count, self.cells.bursts.newest),
             *displaced_note(self.scores.run.displaced, self.scores.run.displaced_count),
             *self.gathered.notes,
         ]

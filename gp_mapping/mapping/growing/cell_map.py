@@ -296,7 +296,7 @@ class CellMap:
             self.scores.detect_change(cell, length, self.map, recent)
 
         # only now does the map see the cell: everything above judges it as unseen
-        judged = self.scores.judge(cell, self.map)
+        judged = self.scores.judge(cell, self.map, self._gathered.cells.bursts.now)
         if judged.square is not None:
             self._unexpected.note(judged.square, length, self.map.hyperparameters()["lengthscale"])
         verdict = self._suspects.look(judged)

@@ -6,7 +6,7 @@ is left out, and the map is sure of the other.
 
 from __future__ import annotations
 
-__all__ = ["gross_errors_note"]
+__all__ = ["bursts_note", "gross_errors_note"]
 
 # a sensor that errs so often is none; a map of one that errs half as often is as good as without
 _SHARE, _ENOUGH = 0.1, 100
@@ -34,4 +34,21 @@ def gross_errors_note(
         f"far from those around them (the newest: {newest}): no sensor errs so often. Do its numbers mean the field "
         "only at times (a probe that is lifted while the robot drives, a mark for no reading)? min_value and max_value "
         "leave out those that do not; where all of them are the field, robust: false keeps them"
+    ]
+
+
+def bursts_note(count: int, newest: float) -> list[str]:
+    """Say that samples far from those around them were too many to be gross errors.
+
+    Args:
+        count: measurements that came while they were.
+        newest: stamp of the newest of these, s.
+    """
+    if count < _ENOUGH:
+        return []
+    return [
+        f"{count} measurements (the newest at stamp {newest:.1f}) came where too many lie far from those "
+        "around them to be gross errors: gusts, a noise that comes in bursts, sources that are narrow for this "
+        "sensor. All of them are in the map, which tells their mean; where they are errors, min_value and "
+        "max_value leave them out"
     ]

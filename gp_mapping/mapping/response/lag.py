@@ -13,10 +13,11 @@ With a Gaussian process for f the evidence of y is exact for each τ. Where lane
 other in opposite directions it tells τ to some per cent, and τ from a delay.
 
 A field smoother than the kernel looks slow, too, but so it does backwards in time: τ counts as
-found where it is better by SURE nats than no lag, than every delay, and than the same lag of a
-sensor that follows the future; where a delay is nearly as good, exact evidences of both decide,
-with a prior of the delay. Where laps are driven in one direction a drift looks slow, too, also
-backwards in time: a sensor that follows at once and drifts must not be more probable.
+found where it is better by SURE nats than no lag, in shorter ways too, than every delay, and than
+the same lag of a sensor that follows the future; where a delay is nearly as good, exact evidences
+of both decide, with a prior of the delay. Where laps are driven in one direction a drift looks
+slow, too, also backwards in time: a sensor that follows at once and drifts must not be more
+probable.
 
 What a pump draws through a hose comes late, and then is followed slowly: f is that of the places so
 much earlier. Both times are looked for where that is better by SURE nats than a time constant
@@ -330,6 +331,11 @@ class LagSearch(Stepwise[Lag]):
                 return None
         else:
             known = yield from _in_pairs(known_constant(finer, kernel, *start))
+            # what is blurred over the longer ways alone is no lag: these are short beside it
+            lag = yield from _in_pairs(slow_evidence(finer, kernel, known.seconds, *start[1:]))
+            none = yield from _in_pairs(late_evidence(finer, kernel, [0.0], *start[1:]))
+            if lag < none + SURE:
+                return None
         signal = known.signal * _variance(self.finer.y)
         return Lag(
             known.seconds,

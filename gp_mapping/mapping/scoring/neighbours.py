@@ -120,7 +120,7 @@ class Spread:
         """Note the squares of a cell, before any of its samples is left out."""
         self._newest += squares
 
-    def add(self, squares: list[float], few: bool, resolution: float) -> None:
+    def add(self, squares: list[float], few: bool, resolution: float, whole: bool = False) -> None:
         """Take in the squares of a cell's good samples.
 
         Where nothing in their cell could tell a wild one from the others, one beyond _WILD times
@@ -132,8 +132,10 @@ class Spread:
             squares: of differences or of noise, as of step_squares or noise_squares.
             few: whether the cell has too few samples to tell a wild one.
             resolution: smallest step of the sensor.
+            whole: wild ones are none, and count as they are.
         """
-        if few and self.robust:
+        robust = self.robust and not whole
+        if few and robust:
             typical = self.typical(resolution)
             if typical is None:
                 return
@@ -142,9 +144,9 @@ class Spread:
         if not squares:
             return
 
-        if self._begun is None or not self.robust:
+        if self._begun is None or not robust:
             # later cells: the fading mean so far is what is usual
-            most = 2.0 * _WILD * self.variance if self.robust else 0.0
+            most = 2.0 * _WILD * self.variance if robust else 0.0
             wild = 0.0 < most * len(squares) < sum(squares)
             self._fade([most] * len(squares) if wild else squares)
             return

@@ -236,11 +236,15 @@ def test_rivals_of_a_constant_are_delays_of_its_size_and_what_follows_the_future
 @pytest.fixture
 def given(monkeypatch):
     """Evidence without the line between blocks, and posteriors, by a table; what was asked for."""
-    table = {"slow": 5.0, "late": 4.0, "asked": {}}
+    table = {"slow": 5.0, "late": 4.0, "none": 5.0 - SURE, "asked": {}}
 
     def one(name, value):
         def work(*parts):
-            table["asked"][name] = parts
+            if name == "late" and parts[2] == [0.0]:  # a sensor that is neither late nor slow
+                table["asked"]["none"] = parts
+                return table["none"]
+            again = name == "slow" and "known" in table["asked"]
+            table["asked"]["slow again" if again else name] = parts
             return value() if callable(value) else value
             yield
 
@@ -276,15 +280,28 @@ def test_where_a_delay_is_nearly_as_good_both_are_weighed_without_a_line_between
     assert told.blur == pytest.approx(lag.blur("matern52", 1.7) * told.signal)
     assert given["asked"]["known"][1:] == ("matern52", 2.9, 1.5, 0.3)
 
+    given["asked"].clear()
     assert unless_late(near).gain == 30.0
     assert given["asked"]["slow"][1:] == ("matern52", 2.9, 1.5, 0.3)
     track, _, delays, *rest = given["asked"]["late"]
     assert delays == pytest.approx([2.0 * 2.0**k for k in (-0.5, -0.25, 0.0, 0.25, 0.5)])
     assert rest == [1.5, 0.3] and float(track.y.square().mean()) == pytest.approx(1.0)
     given["late"] = 5.0
+    given["asked"].clear()
     assert unless_late(near) is not None
     given["late"] = 5.1
+    given["asked"].clear()
     assert unless_late(near) is None
+
+
+def test_in_shorter_ways_a_lag_must_be_surely_better_than_none_too(given):
+    """What long ways alone have blurred is no lag: it would be a fraction of the time to the next sample."""
+    far = {1.0: 20.0 - SURE}
+    assert unless_late(far).seconds == 3.1
+    assert given["asked"]["slow again"][1:] == ("matern52", 3.1, 1.5, 0.3)
+    assert given["asked"]["none"][1:] == ("matern52", [0.0], 1.5, 0.3)
+    given["none"] = 5.1 - SURE
+    assert unless_late(far) is None
 
 
 def test_with_a_delay_before_it_a_delay_alone_must_be_surely_worse(given):
