@@ -18,7 +18,7 @@ from torch import Tensor
 from gp_mapping.core.kernels import make_kernel
 from gp_mapping.core.linalg import factor_upper
 from gp_mapping.mapping.beginning.stepwise import Stepwise
-from gp_mapping.mapping.drift.alternatives import DriftTrack, change_window, response, roughness
+from gp_mapping.mapping.drift.alternatives import DriftTrack, change_window, follow, roughness
 from gp_mapping.mapping.drift.told import Told, is_told_everywhere
 from gp_mapping.mapping.response.track import Track
 
@@ -48,6 +48,7 @@ _DELAYS = (-4.0, -2.0, -1.0, -0.5, 0.5, 1.0, 2.0, 4.0)  # in usual times between
 _WIDTHS = 1.0, 2.0  # of places that change, in lengthscales
 _LAGS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 _BEFORE = (1.0, 2.0, 4.0, 8.0, 16.0)  # delays before a lag, in usual times, too
+_NONE = 0.25  # of a usual time: a shorter lag, or delay before one, is none
 _LONGER = (2.0, 8.0, 32.0)  # times that a field's lengthscale may be longer along one axis
 
 # log evidence and numbers of the best parameters, after some steps
@@ -117,14 +118,18 @@ class TrackEvidence(Stepwise[_Found]):
 
     # --- covariances ------------------------------------------------------------------------------
     @property
-    def _time_count(self) -> int:
-        """How many time scales there are: up to double the longest pass."""
+    def _longest(self) -> float:
+        """What the longest pass takes, s."""
         stamp, passes = self.track.stamp, self.track.passes
-        longest = max(
+        return max(
             float(stamp[passes == p].max() - stamp[passes == p].min())
             for p in passes.unique().tolist()
         )
-        steps = math.log2(max(2.0 * longest / (_SHORTEST * self.usual), 1.0))
+
+    @property
+    def _time_count(self) -> int:
+        """How many time scales there are: up to double the longest pass."""
+        steps = math.log2(max(2.0 * self._longest / (_SHORTEST * self.usual), 1.0))
         return min(_TIMES, 1 + math.floor(steps))
 
     def _time(self, k: int) -> float:
@@ -242,13 +247,19 @@ class TrackEvidence(Stepwise[_Found]):
         t, places = self.track, self.track.x
         if delay:
             places = Track(t.x, t.y, t.stamp, t.begins).places_before(delay)
-        follows = response(t, tau)
-        return lambda i: follows @ self._kernel_of(self.lengths[i], places) @ follows.mT + self.free
+
+        def covariance(i: int) -> Tensor:
+            field = self._kernel_of(self.lengths[i], places)
+            return (follow(t, tau, follow(t, tau, field).mT) if tau else field) + self.free
+
+        return covariance
 
     def _slow_and_late(self) -> Generator[None, None, float]:
         """With a sensor that follows slowly what comes late, as through a hose.
 
-        With the parameters of a field alone first, then from the best uphill.
+        With the parameters of a field alone first, then from the best uphill. Either may turn out
+        to be none, and is 0 then: the evidence goes on rising, by ever less, towards that. Neither
+        is longer than double the longest pass.
         """
         i, j = self._alone
         told: dict[tuple[float, float], float] = {}
@@ -257,17 +268,24 @@ class TrackEvidence(Stepwise[_Found]):
             told[at] = self._evidence(self._followed(*at)(i) + RATIOS[j] ** 2 * self.eye)
             yield
 
-        tau, delay = max(told, key=lambda at: told[at])
+        first, longest = max(told, key=lambda at: told[at]), 2.0 * self._longest
+
+        def seconds(begin: float, steps: int) -> float:
+            value = min(begin * 2.0 ** (steps / 2), longest)
+            return value if value >= _NONE * self.usual else 0.0
+
         best = higher = 0, 0
         uphill: dict[tuple[int, int], float] = {}
+        tried: dict[tuple[float, float], float] = {}
         while not uphill or higher != best:
             best = higher
             for step in product((-1, 0, 1), (-1, 0, 1)):
-                at = best[0] + step[0], best[1] + step[1]
-                if at not in uphill:
-                    uphill[at] = yield from self._slow(
-                        tau * 2.0 ** (at[0] / 2), delay * 2.0 ** (at[1] / 2)
-                    )
+                number = best[0] + step[0], best[1] + step[1]
+                at = seconds(first[0], number[0]), seconds(first[1], number[1])
+                if at not in tried:
+                    tried[at] = yield from self._slow(*at)
+                uphill[number] = tried[at]
+            # of those that are the same, the one that was tried first
             higher = max(uphill, key=lambda at: uphill[at])
         return uphill[best]
 

@@ -7,7 +7,7 @@ import torch
 from drifting import LENGTH, SPEED, crossing, lanes, passes, way
 
 from gp_mapping.core.kernels import make_kernel
-from gp_mapping.mapping.drift.alternatives import change_window, response, roughness
+from gp_mapping.mapping.drift.alternatives import change_window, follow, roughness
 from gp_mapping.mapping.drift.evidence import DriftSearch
 
 STEP = LENGTH / 5.0
@@ -37,7 +37,7 @@ def test_velocity_is_that_of_the_way_and_ends_with_a_pass():
 
 def test_a_slow_sensor_settles_and_begins_settled():
     whole = way(passes(1, [lanes(10.0, 0.0, 1.0, STEP)] * 2))
-    follows = response(whole, 2.0)
+    follows = follow(whole, 2.0, torch.eye(len(whole.y)).double())
     assert torch.allclose(follows.sum(1), torch.ones(len(whole.y)).double())
     n = int((whole.passes == 1).sum())
     assert float(follows[n, n]) == 1.0 and float(follows[n:, :n].abs().max()) == 0.0

@@ -9,7 +9,7 @@ from drifting import done
 from gp_mapping.core.kernels import make_kernel
 from gp_mapping.core.types import Samples
 from gp_mapping.mapping.drift import sensor_place, watch
-from gp_mapping.mapping.drift.alternatives import DriftTrack, response, roughness
+from gp_mapping.mapping.drift.alternatives import DriftTrack, follow, roughness
 from gp_mapping.mapping.drift.evidence import DriftSearch
 from gp_mapping.mapping.drift.kept import KeptCells
 from gp_mapping.mapping.drift.sensor_place import SensorPlace, _Placed
@@ -71,7 +71,7 @@ def test_a_slow_sensor_begins_each_pass_settled():
     for i in range(N):
         keep = math.exp(-float(STAMP[i] - STAMP[i - 1]) / tau) if i % 6 else 0.0
         told.append(float(f[i]) if not i % 6 else keep * told[-1] + (1.0 - keep) * float(f[i]))
-    assert (response(TRACK, tau) @ f).tolist() == pytest.approx(told)
+    assert follow(TRACK, tau, f[:, None])[:, 0].tolist() == pytest.approx(told)
 
 
 def test_fields_have_five_lengthscales_and_are_free_in_level_and_passes():

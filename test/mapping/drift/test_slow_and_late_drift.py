@@ -2,7 +2,9 @@
 
 from dataclasses import replace
 
+import pytest
 import torch
+from drifting import done
 from slow_sensor import drive, lawnmower, track
 
 from gp_mapping.mapping.drift.evidence import Drift, DriftSearch, DriftTrack
@@ -18,6 +20,36 @@ def test_what_is_late_and_follows_slowly_does_not_drift():
     passes = torch.zeros(len(x), dtype=torch.int64)
     search = DriftSearch(DriftTrack(told.x, told.y, told.stamp, passes), 1.44, "matern52")
     assert search.finish() is None and not search.contradicts
+
+
+class Climbing(DriftSearch):
+    """Takes for the evidence of each lag and delay what it is given, and keeps which it was asked for."""
+
+    def _slow(self, tau, delay=0.0):
+        self.asked.append((tau, delay))
+        return self.given(tau, delay)
+        yield
+
+
+@pytest.mark.parametrize(
+    ("given", "highest"),
+    [
+        (lambda tau, delay: -abs(tau - 1.2) - delay, (1.2, 0.0)),  # a slow sensor alone
+        (lambda tau, delay: -tau - abs(delay - 1.2), (0.0, 1.2)),  # late stamps alone
+        (lambda tau, delay: -tau - delay, (0.0, 0.0)),
+        (lambda tau, delay: tau + delay, (22.8, 22.8)),  # up to double the pass, 19 of .6 s
+    ],
+)
+def test_a_climb_over_lags_and_delays_ends_where_one_of_them_is_none(given, highest):
+    """Where the evidence rises for ever it asks some dozens of times, and never twice the same."""
+    told = track(0, x=lawnmower(step=0.3, width=6.0, depth=0.0)[:20], elapsed=0.6)
+    passes = torch.zeros(20, dtype=torch.int64)
+    search = Climbing(DriftTrack(told.x, told.y, told.stamp, passes), 1.44, "matern52")
+    search.asked, search.given = [], given
+    value = done(search._slow_and_late())  # noqa: SLF001  a part of the search
+    assert value == pytest.approx(given(*highest), abs=0.25)
+    assert len(search.asked) == len(set(search.asked)) < 100
+    assert any(at == pytest.approx(highest, abs=0.25) for at in search.asked)
 
 
 def test_a_drift_is_forgotten_where_cells_turn_out_to_be_of_a_slow_sensor():

@@ -7,7 +7,7 @@ import torch
 from drifting import done
 
 from gp_mapping.core.kernels import make_kernel
-from gp_mapping.mapping.drift.alternatives import DriftTrack, change_window, response, roughness
+from gp_mapping.mapping.drift.alternatives import DriftTrack, change_window, follow, roughness
 from gp_mapping.mapping.drift.evidence import DriftSearch
 from gp_mapping.mapping.drift.track_evidence import LIKELIER, RATIOS, SPREADS, SURE, Alternative
 from gp_mapping.mapping.response.track import Track
@@ -100,7 +100,7 @@ def test_each_rival_has_the_covariance_of_its_fault():
             places = track.x - late * ahead
             taken((SURE, kernel(places, places)), instead)
     for tau in (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0):
-        follows = response(track, tau)
+        follows = follow(track, tau, search.eye)
         taken((SURE, follows @ field @ follows.mT), instead)
 
     # late and slow: the best of a grid, and what lies about it
@@ -108,7 +108,7 @@ def test_each_rival_has_the_covariance_of_its_fault():
     both = []
     for tau in (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0):
         for late in (1.0, 2.0, 4.0, 8.0, 16.0):
-            follows, places = response(track, tau), on_path.places_before(late)
+            follows, places = follow(track, tau, search.eye), on_path.places_before(late)
             both.append(follows @ kernel(places, places) @ follows.mT)
     assert {margin for margin, _ in instead} == {SURE}
     assert min(float((one - told).abs().max()) for one in both for _, told in instead) < 1e-5

@@ -8,7 +8,7 @@ import torch
 from drifting import LENGTH, SPEED, done, lanes, passes, way
 
 from gp_mapping.core.kernels import make_kernel
-from gp_mapping.mapping.drift.alternatives import change_window, response, roughness
+from gp_mapping.mapping.drift.alternatives import change_window, follow, roughness
 from gp_mapping.mapping.drift.track_evidence import RATIOS, SURE
 from gp_mapping.mapping.frames import search
 from gp_mapping.mapping.frames.alignment import NOWHERE, Aligned
@@ -102,7 +102,7 @@ def test_each_fault_that_one_frame_may_have_has_its_covariance(turns):
         for seconds in (delay * usual, -delay * usual):
             taken(kernel(TRACK.x - seconds * TRACK.velocity()), instead)
     for lag in (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0):
-        follows = response(TRACK, lag * usual)
+        follows = follow(TRACK, lag * usual, one.eye)
         taken(follows @ field @ follows.mT, instead)
     assert not instead
 
