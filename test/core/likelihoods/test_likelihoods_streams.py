@@ -108,20 +108,20 @@ def test_is_it_above_the_threshold():
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_session_maps_it(kind):
     """Cells, learning, drawing and resume, from the defaults of the likelihood."""
-    x, y = data(kind, 80, seed=3)
+    x, y = data(kind, 48, seed=3)
     x = x[np.argsort(x[:, 0])]
     metric = {"field_scale": 1.0, "signal_stddev": 1.5} if kind in METRIC else {}
     metric |= {"lower_limit": LIMITS[0], "upper_limit": LIMITS[1]}
     session = MapSession(
-        MapSettings(likelihood=kind, classes=3, max_inducing=40, resolution=0.3, **metric)
+        MapSettings(likelihood=kind, classes=3, max_inducing=24, resolution=0.3, **metric)
     )
-    batch = Samples(x, y, stamp=np.arange(80) * 0.2)
-    session.ingest(batch[:50])
+    batch = Samples(x, y, stamp=np.arange(48) * 0.2)
+    session.ingest(batch[:30])
     again = MapSession.from_state_dict(copy.deepcopy(session.state_dict()))
     for one in (session, again):
-        one.ingest(batch[50:])
+        one.ingest(batch[30:])
         one.flush()
-    assert session.report()["samples"] == 80 and session.settings == again.settings
+    assert session.report()["samples"] == 48 and session.settings == again.settings
     assert torch.equal(session.predict(PLACES).mean, again.predict(PLACES).mean)
     assert bool(torch.isfinite(session.render().mean).all())
 
