@@ -5,6 +5,7 @@ Messages come back with the attribute names that ROS gives them. bag_writer.py w
 
 from __future__ import annotations
 
+import difflib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -219,7 +220,9 @@ def choose_topic(
         # a leading slash may be missing
         found = name if name in there else "/" + name.lstrip("/")
         if found not in there:
-            raise BagError(f"{path}: there is no topic {name}; the bag has {_has(there)}")
+            near = difflib.get_close_matches(found, there, 1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise BagError(f"{path}: there is no topic {name}{hint}; the bag has {_has(there)}")
         if there[found][0] not in kinds and not any_kind:
             raise BagError(f"{path}: topic {found} is a {there[found][0]}, expected {expected}")
         if there[found][1] == 0:

@@ -139,6 +139,8 @@ def test_missing_topics_are_reported_with_what_is_there(tmp_path):
         list(read_messages(path, {MAGNETIC_FIELD: "/mag"}))
     with pytest.raises(BagError, match="/chatter is a std_msgs/msg/String, expected sensor_msgs"):
         list(read_messages(path, {MAGNETIC_FIELD: "/chatter"}))
+    with pytest.raises(BagError, match=r"no topic chater; did you mean /chatter\?; the bag has"):
+        list(read_messages(path, ["chater"]))
 
 
 @pytest.mark.parametrize("storage", FORMATS)

@@ -120,7 +120,7 @@ def unlike_text(parts: list[Unlike], sensor: str, unit: str, scale: float) -> st
         )
     return (
         f"look at the poses: from stamp {part.begin:.1f} to {part.end:.1f} of the test they lie {part.size:.2f} ± "
-        f"{part.stddev:.2f} m off the map, towards {part.direction:.0f}°{more}: wheels that slip, an odometry "
+        f"{part.stddev:.2f} m off the map, towards {round(part.direction)}°{more}: wheels that slip, an odometry "
         "that drifts, or a localiser that leaps; record a localiser's pose"
     )
 
