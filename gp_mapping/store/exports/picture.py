@@ -262,13 +262,14 @@ def _panel(figure, axis, grid: FieldGrid, title, label, values, colours, limits)
     image = axis.imshow(
         values, origin="lower", extent=extent, cmap=colours, norm=norm, interpolation="nearest"
     )
-    figure.colorbar(
+    bar = figure.colorbar(
         image,
         ax=axis,
         label=label,
         shrink=0.85,
         ticks=range(classes) if 0 < classes <= 20 else None,
     )
+    bar.formatter.set_useOffset(False)  # 22.7721, not 2.1e-3 and, beside it, +2.277e1
     # the map sets the limits, not what is drawn over it
     axis.set(title=title, xlabel="x (m)", ylabel="y (m)", aspect="equal", autoscale_on=False)
     axis.label_outer()

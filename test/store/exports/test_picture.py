@@ -153,3 +153,14 @@ def test_an_axis_has_a_few_numbers_and_each_class_its_own():
             assert len(shown) in (0, *range(3, 7)), shown  # a colour bar's other axis has none
     bar = next(axis for axis in classed.axes if axis.get_ylabel() == "class")
     assert bar.get_yticks().tolist() == list(range(12))
+
+
+def test_numbers_of_a_field_that_hardly_varies_are_the_fields():
+    """Not differences to a number that stands elsewhere."""
+    grid = grid_of(3, 4)
+    figure = draw_map(session(), replace(grid, mean=40e-6 + 1e-6 * (grid.mean - 40e-6)))
+    figure.draw_without_rendering()
+    (bar,) = (axis for axis in figure.axes if axis.get_ylabel() == "field (µT)")
+    low, high = bar.get_ylim()
+    numbers = [label.get_text() for label in bar.get_yticklabels() if label.get_text()]
+    assert len(numbers) >= 3 and all(low <= float(number) <= high for number in numbers[1:-1])
