@@ -526,7 +526,6 @@ class CellAverager:
     def begin_pass(self) -> None:
         """Begin a new pass with the next sample: how the robot came there is not known."""
         self._before, self._tail = None, []
-        self.bursts.begin_pass()
 
     def state_dict(self) -> dict:
         """Return the open cell, row by row, and what was learned of the white noise."""

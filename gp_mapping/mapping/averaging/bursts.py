@@ -5,12 +5,12 @@ where the gas is. These are no errors of the sensor, but what the field, or the 
 like. A map without them would be wrong, and sure of that.
 
 Of the newest samples each is compared with the median of the nine around it, so that slopes and
-edges of the field are not seen. The quiet scale is by lower quartiles, which bursts do not reach:
-of these deviations, and of the steps from sample to sample, since what is smooth has steps and
-hardly any deviations. Samples beyond GROSS of it are no errors where they are more than _SHARE of
-all, or more than _ONE_SIDED and nearly all to one side: a sensor errs up as well as down. Of one
-that errs once in ten samples, or once in twenty to one side, that is more than three standard
-deviations off. It is over where they are half as many.
+edges of the field are not seen, nor where a pass begins. The quiet scale is by lower quartiles,
+which bursts do not reach: of these deviations, and of the steps from sample to sample, since what
+is smooth has steps and hardly any deviations. Samples beyond GROSS of it are no errors where they
+are more than _SHARE of all, or more than _ONE_SIDED and nearly all to one side: a sensor errs up as
+well as down. Of one that errs once in ten samples either is more than three standard deviations
+off. It is over where they are half as many.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ __all__ = ["Bursts"]
 
 _NEWEST = 100  # samples
 _AROUND = 9  # samples, of whose median one of them may lie far
-_FEWEST = 50  # samples that tell anything
-_SHARE, _ONE_SIDED = 0.25, 0.125
+_FEWEST = 100  # samples that tell anything: a sensor that is switched on may err in a row
+_SHARE, _ONE_SIDED = 0.25, 0.2
 _NEARLY = 0.9  # of them, to one side
 _QUARTILE = 0.3186  # of |z|, standard normal
 
@@ -70,11 +70,6 @@ class Bursts:
         up, down = (float((side > GROSS * quiet).mean()) for side in (away, -away))
         share = _ONE_SIDED if max(up, down) >= _NEARLY * (up + down) else _SHARE
         return up + down > (0.5 * share if self.now else share)
-
-    def begin_pass(self) -> None:
-        """Begin a new pass: its samples are not around those of the last one."""
-        self._values.clear()
-        self.now = False
 
     def state_dict(self) -> dict:
         """For an exact resume."""

@@ -38,7 +38,7 @@ def of(kind: str, seed: int, n=600) -> np.ndarray:
     return y
 
 
-@pytest.mark.parametrize("kind", ["gusts25", "gusts40", "errs40"])
+@pytest.mark.parametrize("kind", ["gusts35", "gusts45", "errs40"])
 def test_many_samples_far_from_others_are_no_errors(kind):
     for seed in range(4):
         bursts = told(of(kind, seed))
@@ -46,7 +46,7 @@ def test_many_samples_far_from_others_are_no_errors(kind):
 
 
 @pytest.mark.parametrize(
-    "kind", ["white", "errs5", "errs10", "gusts4", "in a row", "edges", "exact", "tails"]
+    "kind", ["white", "errs5", "errs10", "gusts10", "in a row", "edges", "exact", "tails"]
 )
 def test_errors_edges_and_smooth_values_are_no_bursts(kind):
     for seed in range(4):
@@ -78,4 +78,4 @@ def test_what_comes_in_gusts_stays_in_its_cells_with_the_noise_that_it_has():
     again.load_state_dict(cells.state_dict())
     assert again.bursts.state_dict() == cells.bursts.state_dict()
     cells.begin_pass()
-    assert not cells.bursts.now and cells.bursts.count == again.bursts.count
+    assert cells.bursts.now, "it is the same sensor, after a break"

@@ -21,7 +21,7 @@ from gp_mapping.settings.sensors import map_settings_for
 from gp_mapping.store.checkpoint import load_checkpoint, save_checkpoint
 
 SAMPLES = drive(1, 3.0, depth=8.0)
-BEGIN, END = 565, 670  # that the sensor is slow shows in between, and the new map has caught up
+BEGIN, END = 565, 720  # that the sensor is slow shows in between, and the new map has caught up
 
 
 @lru_cache

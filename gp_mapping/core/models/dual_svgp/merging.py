@@ -41,7 +41,8 @@ class MergingMap(GrowingMap):
     def duplicate(self, rows: int = 0) -> MergingMap:
         """An independent copy with room for `rows` more inducing inputs."""
         new = self.shallow_copy()
-        new.budget = self.budget + rows
+        # a fantasy's rows are its own for good: no sum returns from them
+        new.max_inducing, new.budget = self.max_inducing + rows, self.budget + rows
         if self.basis is not None:
             capacity = self.basis.features + new.budget
             new.basis, new.sites = self.basis.copy(new.budget), self.sites.clone(capacity)
