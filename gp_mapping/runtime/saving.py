@@ -324,8 +324,9 @@ class Saver:
         before, number = self.shared, self._claim.holder(files.autosave)
         self.shared = ""
         if number:
+            who = f"process {number}" if number > 0 else "another process"
             self.shared = (
-                f"process {number} on this machine saves into {files.folder}, too, under the same names: was a "
+                f"{who} on this machine saves into {files.folder}, too, under the same names: was a "
                 "node started twice? The map of neither is lost, for each keeps what the other has saved as "
                 f"{files.saved_before.name} or {files.before.name}; end one, or give each a save_directory or a "
                 "namespace of its own"

@@ -64,9 +64,7 @@ class StreamWatch:
         self.apart: float | None = None
         self.several = False
         self.alone: bool | None = None
-        self._unsure = (
-            0  # numbers that were left out while neither period nor publishers were known
-        )
+        self._unsure = 0  # numbers left out while neither period nor publishers were known
         self._last: tuple[int, float] | None = None  # stamp in ns, arrival
         self._number: int | None = None
         self._intervals: deque[float] = deque(maxlen=_KEPT)

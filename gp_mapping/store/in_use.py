@@ -38,7 +38,8 @@ class Claim:
             path: of a file, in a folder that may be missing: then it is not claimed yet.
 
         Returns:
-            The number of the process that has claimed it; 0: this one, or it cannot be known.
+            The number of the process that has claimed it, -1 where it has not written it yet; 0:
+            this one, or it cannot be known.
         """
         if self._path == path and self._lock_of(path).exists():
             return 0

@@ -70,9 +70,8 @@ def follow(track: DriftTrack, tau: float, values: Tensor) -> Tensor:
     keep[track.begins[1:]] = 0.0
     told = values.clone(memory_format=torch.contiguous_format)
     told[1:] *= (1.0 - keep)[:, None]
-    rows = (
-        told.numpy()
-    )  # the same memory: of rows this short a call of torch takes three times as long
+    # the same memory: of rows this short a call of torch takes three times as long
+    rows = told.numpy()
     for i, share in enumerate(keep.tolist(), 1):
         rows[i] += share * rows[i - 1]
     return told

@@ -212,8 +212,9 @@ class MergingMap(GrowingMap):
     def fit_budget(self, budget: int) -> None:
         """As Rebuilding.fit_budget."""
         if budget == self.max_inducing < self.budget:
-            self.budget = budget
-            self._resize()
+            self.budget, self.memory_budget = budget, self.memory_size
+            self._keep_remembered(self.memory_size)
+            self._resize(self.memory_size)
 
     @property
     def usable_budget(self) -> int:
@@ -238,11 +239,30 @@ class MergingMap(GrowingMap):
         self.budget = budget
         self._resize()
 
-    def _resize(self) -> None:
-        """Give basis, sites and memory room for the budgets."""
+    def _keep_remembered(self, most: int) -> None:
+        """Remember no more samples than `most`: those that the memory's rule would keep."""
+        memory = self.memory
+        if len(memory) <= most:
+            return
+        every = torch.arange(len(memory), device=self.device)
+        key = memory.draw_keys(every, self.basis.size, self.leverage)
+        newest = memory.order >= memory.arrivals - min(memory.protect, most // 4)
+        kept = key.masked_fill(newest, 0.0).topk(most).indices
+        memory.keep(torch.isin(every, kept))
+        self.unremembered_empty = False  # what they said stays in the sums
+
+    def _resize(self, remembered: int | None = None) -> None:
+        """Give basis, sites and memory room for the budgets.
+
+        Args:
+            remembered: samples that the memory has room for; None: as many as it may and has.
+        """
         rows = self.basis.features + self.budget
         self.basis, self.sites = self.basis.copy(self.budget), self.sites.clone(rows)
-        self.memory = self.memory.copy(rows, capacity=max(self.memory_budget, self.memory.capacity))
+        capacity = max(self.memory_budget, self.memory.capacity)
+        self.memory = self.memory.copy(
+            rows, capacity=capacity if remembered is None else remembered
+        )
 
     @torch.no_grad()
     def use_budget(self) -> None:

@@ -1,13 +1,14 @@
 """A sum of maps in tiles has the inputs that the data of all robots ask for, wherever it is kept."""
 
 import copy
+from dataclasses import fields
 
 import pytest
 import torch
 from map_contract import same_state
 from tiled_data import SETTINGS, UT, field_at
 
-from gp_mapping import Samples, create_map
+from gp_mapping import MapSettings, Samples, create_map
 from gp_mapping.core.models.dual_svgp import rebuilding
 
 TIMES = 3  # in 4 budgets all would be one map
@@ -163,6 +164,49 @@ def test_one_map_has_the_budgets_too_and_returns_to_its_own():
     x = torch.tensor([[0.1, 0.1]]).double()
     again.update(Samples(x, field_at(x)))
     assert len(again.basis) <= QUIET["max_inducing"] == again.budget == again.basis.capacity
+
+
+def test_a_sum_remembers_more_and_returns_to_what_one_map_does(monkeypatch):
+    """What it no longer remembers one by one stays in what it says."""
+    settings = {n: v for n, v in QUIET.items() if n != "tiles"} | {"memory_size": 80}
+    first, second = (robot(offset, **(settings | {"tiles": False})) for offset in (0.0, 0.25))
+    field = copy.deepcopy(first)
+    field.widen_budget(TIMES)
+    field.merge(second)
+    assert 80 < len(field.remembered_places()) <= TIMES * 80 == field.memory.capacity
+    most, fit = QUIET["max_inducing"], field.fit_budget
+    with monkeypatch.context() as patch:
+        patch.setattr(type(field), "fit_budget", lambda *_: None)
+        field.begin_rebuild(field.theta, most)
+    told = field.predict(PLACES)
+    fit(most)
+    same = field.predict(PLACES)
+    assert float(((told.mean - same.mean) / told.stddev).abs().max()) < 1e-9
+    assert float((told.stddev / same.stddev - 1.0).abs().max()) < 1e-9
+    x = torch.tensor([[0.1, 0.1]]).double()
+    for _ in range(2):
+        assert len(field.remembered_places()) == 80 == field.memory.capacity
+        assert not field.remembers_all and float(field.memory.order.max()) + 1 >= field.samples
+        field.update(Samples(x, field_at(x)))
+
+
+def test_a_sum_may_have_no_more_than_the_settings_allow():
+    most = {f.name: f.metadata["high"] for f in fields(MapSettings)}
+    field = create_map("dual_svgp", **(QUIET | {"tiles": False}))
+    field.widen_budget(10**6)
+    assert field.budget == most["max_inducing"] and field.memory_budget == most["memory_size"]
+
+
+def test_a_fantasy_keeps_its_own_rows_when_samples_come():
+    """It is no sum that returns to the budget of one map."""
+    field = robot(0.0, tiles=False)
+    at = torch.tensor([[0.3, 2.4], [2.0, 2.9], [3.3, 2.3]]).double()
+    fantasy = field.fantasize(at)
+    x = torch.tensor([[0.4, 2.4]]).double()
+    fantasy.update(Samples(x, field_at(x)))
+    apart = torch.cdist(at, fantasy.inducing_inputs()[:, :2]).amin(1)
+    assert float(apart.max()) < 1e-6 and fantasy.rebuild is None
+    assert fantasy.counters()["budget"] == QUIET["max_inducing"] + len(at)
 
 
 def test_a_map_with_given_inputs_keeps_them():
