@@ -61,17 +61,18 @@ def test_a_few_are_not_spoken_of():
 
 
 def test_what_comes_in_gusts_stays_in_its_cells_with_the_noise_that_it_has():
-    """A sensor that tells of no gas for a while, and then comes into a plume: 40 samples in a hundred."""
+    """A sensor that tells of no gas for a while, and then comes into a plume: 30 samples in a hundred."""
     rng = np.random.default_rng(0)
     n = 800
     y = 0.3 * np.abs(rng.standard_normal(n))
-    y[400:] += np.where(rng.random(400) < 0.4, 20.0 * rng.exponential(size=400), 0.0)
+    y[400:] += np.where(rng.random(400) < 0.3, 20.0 * rng.exponential(size=400), 0.0)
     cells, total = CellAverager(0.1, 1.0), 0.0
     for i, value in enumerate(y):
         closed = cells.add([0.06 * i, 0.0], [float(value)], 0.5 * i)
         total += 0.0 if closed is None else float(closed.count.sum())
     assert cells.bursts.count > 300
-    assert cells.gross <= 30 and total + cells.gross >= n - 3, "each is in a cell, or counted"
+    # those that came before it was known
+    assert cells.gross <= 15 and total + cells.gross >= n - 3, "each is in a cell, or counted"
     assert math.sqrt(cells.white_variance) > 4.0
 
     again = CellAverager(0.1, 1.0)
